@@ -143,6 +143,11 @@ def source_of(place: str) -> dict[str, object]:
     return {} if line is None else {"source": line.model_dump()}
 
 
+def said_at(place: str) -> str:
+    """` (model.py:12)`, as it stands behind what a message says; "" where the place is not known."""
+    return f" ({place})" if place else ""
+
+
 class Problem(Frozen):
     """Why nothing could be examined, and what to do. `about`: the facts of the message."""
 

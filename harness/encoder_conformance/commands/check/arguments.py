@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from encoder_conformance.protocol.arguments import MEANINGS, MaskArgument, UngivenArgument, UnusableMask
 from encoder_conformance.protocol.finding_kinds import FindingKind
-from encoder_conformance.protocol.findings import Finding, Severity, source_of
+from encoder_conformance.protocol.findings import Finding, Severity, said_at, source_of
 from encoder_conformance.protocol.module_description import ModuleDescription
 from encoder_conformance.subjects.interfaces import compared, conventional_meaning, is_of_padding, usual_meaning
 
@@ -65,7 +65,7 @@ def _at_its_line(finding: Finding, described: ModuleDescription, name: str) -> F
 def _of_unusable(mask: UnusableMask, described: ModuleDescription, *, stated: bool) -> Finding:
     """An error where a call raises, where a stated layer's mask leaves something of what it hides, and where one that
     can be nothing but a mask of padding hides nothing, or one of attention does something else."""
-    name = mask.argument
+    name, at = mask.argument, said_at(described.line_of_argument(mask.argument))
     match mask.kind:
         case "refused" | "sized":
             return _of_refused(mask)
@@ -83,7 +83,7 @@ def _of_unusable(mask: UnusableMask, described: ModuleDescription, *, stated: bo
             hint = "what is added to the scores hides with −∞: is it subtracted?"
             return _finding("error", "mask-sign-flipped", message, hint, argument=name, form=mask.form)
         case "idle":
-            message = f"{name} is taken and hides no position ({mask.form}){_read_at(described, name)}: {_WITHOUT}"
+            message = f"{name} is taken and hides no position ({mask.form}){at}: {_WITHOUT}"
             severity = "error" if stated or name.endswith("padding_mask") else "warning"
             return _finding(severity, "mask-hides-nothing", message, argument=name, form=mask.form)
         case "elsewhere":
@@ -99,11 +99,6 @@ def _of_unusable(mask: UnusableMask, described: ModuleDescription, *, stated: bo
             return _finding("warning", "mask-ignored-beside-others", message, hint, argument=name)
     message = f"{name} is refused beside the other masks: it is judged without"
     return _finding("warning", "mask-refused-beside-others", message, argument=name)
-
-
-def _read_at(described: ModuleDescription, name: str) -> str:
-    line = described.line_of_argument(name)
-    return f" ({line})" if line else ""
 
 
 def _of_refused(mask: UnusableMask) -> Finding:
@@ -141,7 +136,7 @@ def _of_elsewhere(mask: UnusableMask, described: ModuleDescription, *, stated: b
             message = f"{name} hides what it flags in a part of attention alone ({mask.form})"
             hint = "some scores still take it: is a head, or a layer, left without the mask, or is it added as 0 and 1?"
     severity: Severity = "error" if known else "warning"
-    message = f"{message}{_read_at(described, name)}: {_WITHOUT}"
+    message = f"{message}{said_at(described.line_of_argument(name))}: {_WITHOUT}"
     return _finding(severity, "mask-not-of-scores", message, hint, **about)
 
 
@@ -166,8 +161,9 @@ def _of_name(mask: MaskArgument, described: ModuleDescription, *, stated: bool) 
     for form in mask.forms:
         if usual and form.meanings and not {usual, "additive"} & {*form.meanings}:
             where = "wherever it is known" if known else f"in most of what is written for {framework}"
-            where += f" ({line})" if line else ""
-            message = f"{mask.argument}: {MEANINGS[form.meanings[0]]} here, and {MEANINGS[usual]} {where}"
+            message = (
+                f"{mask.argument}: {MEANINGS[form.meanings[0]]} here, and {MEANINGS[usual]} {where}{said_at(line)}"
+            )
             severity: Severity = "error" if stated and known else "warning"
             said = {"argument": mask.argument, "meaning": form.meanings[0], "usual": usual, "form": form.text}
             about = {**said, **source_of(line)}

@@ -15,7 +15,7 @@ from encoder_conformance.oracle.catalogue import catalogue
 from encoder_conformance.oracle.expected import Expected
 from encoder_conformance.oracle.forms.norm import ANOTHER_DEVIATION
 from encoder_conformance.protocol.description import NORM_FORM
-from encoder_conformance.protocol.findings import Finding, source_of
+from encoder_conformance.protocol.findings import Finding, said_at, source_of
 from encoder_conformance.protocol.module_description import ModuleDescription
 from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.outcome import EXPECTED, Outcome
@@ -278,7 +278,7 @@ def _line(name: str, described: ModuleDescription) -> str:
 
 def _finding(names: Sequence[str], described: ModuleDescription, cases: int, unjudged: int) -> Finding:
     lines = {name: _line(name, described) for name in names}
-    said = "; ".join(f"{name}: {_sentence(name)}{f' ({line})' if line else ''}" for name, line in lines.items())
+    said = "; ".join(f"{name}: {_sentence(name)}{said_at(line)}" for name, line in lines.items())
     shown = "; ".join(dict.fromkeys(CHOICES[name] for name in names))
     hint = f"{shown}, and so in {cases} of the situations: it is judged as that there"
     about: dict[str, object] = {"deviations": [*names], "cases": cases, "gradients_not_judged": unjudged}

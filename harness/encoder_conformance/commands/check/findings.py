@@ -8,7 +8,7 @@ from encoder_conformance.commands.check.unused import unused_findings
 from encoder_conformance.oracle.layer_differences import OF_MASKS, differences
 from encoder_conformance.protocol.description import as_text, decimal
 from encoder_conformance.protocol.finding_kinds import FindingKind
-from encoder_conformance.protocol.findings import Finding, Severity, source_of
+from encoder_conformance.protocol.findings import Finding, Severity, said_at, source_of
 from encoder_conformance.protocol.module_description import ModuleDescription
 from encoder_conformance.protocol.way_back import WayBackAnswer
 from encoder_conformance.spec.published import unusual
@@ -128,7 +128,7 @@ def _of_chance(described: ModuleDescription) -> Iterator[Finding]:
     if (chance := described.chance) is not None:
         how = "it answers at random" if chance.drawn else "it does not answer again as it did before"
         seen = f", first in {chance.seen}" if chance.seen else ""
-        seen += f" ({chance.where})" if chance.where else ""
+        seen += said_at(chance.where)
         message = f"{how}: two outputs for one x differ by {chance.apart:.2g} of their size{seen}"
         hint = "in evaluation an output depends on x, masks and weights alone"
         if chance.drawn:
@@ -254,7 +254,7 @@ def _exchanged(described: ModuleDescription, place: str, sounds: str) -> bool:
 def _line(described: ModuleDescription, *names: str) -> str:
     """` (model.py:12)`, the first of these that has one; "" where none has."""
     found = next((described.lines[name] for name in names if name in described.lines), "")
-    return f" ({found})" if found else ""
+    return said_at(found)
 
 
 def _source(described: ModuleDescription, name: str) -> dict[str, object]:
@@ -333,11 +333,10 @@ _STATE_IT = "say what it should be with --layer, and it is judged as that"
 
 def _of_reading(described: ModuleDescription) -> Iterator[Finding]:
     if described.not_read is not None:
-        where = f" ({described.not_read.where})" if described.not_read.where else ""
         severity: Severity = "warning" if described.stated else "error"
         settled = described.stated or described.not_read.beyond or described.is_two_answers
         hint = "" if settled else _STATE_IT
-        message = f"{described.not_read.problem}{where}"
+        message = f"{described.not_read.problem}{said_at(described.not_read.where)}"
         yield Finding(
             severity=severity, kind="layer-not-read", message=message, hint=hint, about=described.not_read.about
         )

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 
 from encoder_conformance.protocol.finding_kinds import FindingKind
-from encoder_conformance.protocol.findings import Finding, source_of
+from encoder_conformance.protocol.findings import Finding, said_at, source_of
 from encoder_conformance.protocol.module_description import ModuleDescription
 from encoder_conformance.spec.words import some
 
@@ -48,8 +48,7 @@ def _of_one_branch(described: ModuleDescription, own: str) -> Finding | None:
     if described.layer is None or len(described.layer.layer_scale) != 1 or not like:
         return None
     line = described.lines.get(like[0], "")
-    where = f" ({line})" if line else ""
-    message = f"{own} is applied nowhere, and {like[0]} is{where}: one branch alone is scaled"
+    message = f"{own} is applied nowhere, and {like[0]} is{said_at(line)}: one branch alone is scaled"
     about = {"name": own, "beside": like[0], **source_of(line)}
     return Finding(severity="error", kind="parameter-unused", message=message, about=about)
 
@@ -62,9 +61,8 @@ def _of_one_map(described: ModuleDescription, own: str) -> Finding | None:
     if beside is None:
         return None
     line = described.lines.get(beside, "")
-    where = f" ({line})" if line else ""
     about = {"name": own, "beside": beside, **source_of(line)}
-    message = f"{own} is read nowhere, and {beside} is{where}"
+    message = f"{own} is read nowhere, and {beside} is{said_at(line)}"
     return Finding(severity="error", kind="parameter-unused", message=message, about=about)
 
 

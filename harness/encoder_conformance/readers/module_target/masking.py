@@ -8,6 +8,7 @@ import numpy as np
 
 from encoder_conformance.protocol.arguments import MaskForm, MaskMeaning, UnusableMask
 from encoder_conformance.protocol.description import Port
+from encoder_conformance.readers.module_target.differing import differ
 from encoder_conformance.readers.module_target.live import LiveModule
 from encoder_conformance.readers.module_target.mask_effects import effect_of
 from encoder_conformance.readers.module_target.objects_made import class_in_place_of
@@ -33,8 +34,6 @@ _BATCHES = (1, 2, 3, 4, 7)
 """Sizes of a batch that a mask is given for which is refused with that of the probe."""
 _OTHER_BATCHES = (2, 7)
 """Sizes that one is given for which is taken with that of the probe."""
-_CHANGED = 1e-5
-"""Of the output's largest number: more than another order of the same sums leaves."""
 _NAMES = ("mask", "padding")
 """Words in a name that says that it is a mask's; a bias may be another."""
 _OF_BLOCKS = "block_mask"
@@ -321,9 +320,7 @@ def _answer(runner: LiveModule, found: InputSemantics) -> Array | None:
 
 def _differ(one: Array | None, two: Array | None) -> bool:
     """Whether both are outputs, of one shape, and not the same."""
-    if one is None or two is None:
-        return False
-    return not np.allclose(one, two, rtol=0, atol=_CHANGED * np.abs(one).max())
+    return one is not None and two is not None and differ(one, two)
 
 
 def _unusable(runner: LiveModule, found: InputSemantics, name: str, tried: _Tried, num_heads: int) -> UnusableMask:

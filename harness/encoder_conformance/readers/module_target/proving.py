@@ -7,6 +7,7 @@ import numpy as np
 
 from encoder_conformance.oracle.inputs import LayerInputs
 from encoder_conformance.protocol.module_description import LiveProof
+from encoder_conformance.readers.module_target.differing import differ
 from encoder_conformance.readers.module_target.live import LiveModule
 from encoder_conformance.readers.module_target.mapping import ElementMap
 from encoder_conformance.readers.onnx_file.interface.input_semantics import InputSemantics
@@ -22,8 +23,6 @@ _MOVED = 64
 _SAME = {"float64": 1e-6, "float32": 2e-2}
 """The share of a change that may be missing or too much: roundoff, and nothing else."""
 _MOST_UNUSED = 16
-_CHANGED = 1e-5
-"""Of an output's largest number: more than rounding leaves."""
 _STEP, _UNEVEN = 1e-9, 0.1
 """A step of x of which float32 holds nothing, and the share by which the next one may move the output otherwise."""
 _NOTHING = {"float64": 1e-12, "float32": 1e-5}
@@ -181,7 +180,7 @@ def changing(bench: Bench, map: ElementMap) -> list[str]:
         moved = before.copy()
         moved[map.own.elements(name).reshape(-1)] += np.cos(np.arange(np.prod(map.own.shapes[name], dtype=int)))
         bench.module.assign(moved)
-        if not np.allclose(bench.output(bench.x()), right, rtol=0, atol=_CHANGED * np.abs(right).max()):
+        if differ(right, bench.output(bench.x())):
             found.append(name)
     bench.module.assign(before)
     return found

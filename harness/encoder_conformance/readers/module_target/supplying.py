@@ -18,6 +18,7 @@ from encoder_conformance.readers.module_target.by_effect import (
     with_x_again,
 )
 from encoder_conformance.readers.module_target.calling import may_be_mask
+from encoder_conformance.readers.module_target.differing import differ
 from encoder_conformance.readers.module_target.errors import BadTarget
 from encoder_conformance.readers.module_target.furthest import furthest
 from encoder_conformance.readers.module_target.heads import heads_said
@@ -52,8 +53,6 @@ _MOST_LONG = 24
 """Those that are tried at each other length."""
 _MOST_QUOTED = 40
 """Those of which one is quoted where all fail."""
-_CHANGED = 1e-4
-"""Of the output's largest number: more than another order of the same sums leaves in float32."""
 _FIRST, _MOST_MISSED = 8, 3
 """Ways to call that show what a module misses, and how often one thing more is."""
 
@@ -131,7 +130,7 @@ def _follows_items(module: LiveModule, x: Array) -> bool:
     other = x.copy()
     other[0] = -x[0]
     before, after = (module.run({"x": each})["output"][1:] for each in (x, other))
-    return not np.allclose(before, after, rtol=0, atol=_CHANGED * np.abs(before).max())
+    return differ(before, after)
 
 
 def _first_taken(

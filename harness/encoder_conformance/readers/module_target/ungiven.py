@@ -5,6 +5,7 @@ from collections.abc import Iterable
 import numpy as np
 
 from encoder_conformance.protocol.arguments import UngivenArgument, axes_text
+from encoder_conformance.readers.module_target.differing import differ
 from encoder_conformance.readers.module_target.live import LiveModule
 from encoder_conformance.readers.module_target.masking import shape_at
 from encoder_conformance.readers.module_target.probing import drawn
@@ -35,8 +36,6 @@ FIXED = {"zeros": "zeros", "segment": "one segment", "full": "a mask that hides 
 """Kinds of what an argument is given, of which other values are not asked → the words for it."""
 _ODD = (13, 11, 7)
 """A shape of nothing: what takes it, and answers as before, does not look at it."""
-_CHANGED = 1e-5
-"""Of the output's largest number: more than another order of the same sums leaves."""
 _CACHES = ("past", "cache")
 """Words in the names of what earlier calls left."""
 
@@ -77,7 +76,7 @@ def _changes(runner: LiveModule, feeds: dict[str, Array], name: str, value: Arra
         after = runner.run({**feeds, name: value})["output"]
     except ExecutionError:
         return None
-    return not np.allclose(after, before, rtol=0, atol=_CHANGED * np.abs(before).max())
+    return differ(before, after)
 
 
 def _values(dtype: str, shape: tuple[int, ...]) -> Array:

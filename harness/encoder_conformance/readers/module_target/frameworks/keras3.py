@@ -18,6 +18,7 @@ from encoder_conformance.protocol.findings import Finding
 from encoder_conformance.protocol.module_description import Kept
 from encoder_conformance.readers.module_target.arranging import Arrangement
 from encoder_conformance.readers.module_target.calling_lines import SoughtLines, line_in
+from encoder_conformance.readers.module_target.differing import differ
 from encoder_conformance.readers.module_target.errors import BadTarget
 from encoder_conformance.readers.module_target.frameworks import ModuleFramework
 from encoder_conformance.readers.module_target.frameworks.backends import BACKENDS, Backend
@@ -41,8 +42,6 @@ from encoder_conformance.spec.dtypes import FORMATS
 
 _TRAINING = "training"
 """The argument that turns dropout on in every layer of Keras."""
-_CHANGED = 1e-5
-"""Of an output's largest number: more than rounding leaves."""
 Called = Callable[..., Any]
 """The layer, as its owner calls it."""
 
@@ -102,7 +101,7 @@ class KerasModule(HeldModule):
             told, left = (each.run(feeds)["output"] for each in (told_so, plain))
         except ExecutionError:  # it has to be told
             return False
-        return not np.allclose(left, told, rtol=0, atol=_CHANGED * np.abs(told).max())
+        return differ(told, left)
 
     def arranged(self, arrangement: Arrangement) -> "KerasModule":
         return self._like(self.signature.arranged(arrangement))

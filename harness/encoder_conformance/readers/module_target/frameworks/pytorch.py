@@ -12,7 +12,7 @@ from torch.nn.modules.conv import _ConvNd
 from torch.nn.parameter import is_lazy
 
 from encoder_conformance.impls.bases.torch_module.tensors import to_numpy
-from encoder_conformance.protocol.findings import Finding, noted, source_of
+from encoder_conformance.protocol.findings import Finding, noted, said_at, source_of
 from encoder_conformance.readers.module_target.argument_lines import line_of_part
 from encoder_conformance.readers.module_target.calling import signature_of
 from encoder_conformance.readers.module_target.errors import BadTarget
@@ -141,8 +141,7 @@ class _PyTorch(ModuleFramework):
         linear = "Conv1D" in kinds.values() or any(_is_linear(each) for each in module.modules())
         if convolution and not linear:  # GPT-2's Conv1D is a linear map
             line = _line_of(module, convolution)
-            problem = f"its part {convolution} is a convolution, and no part of an encoder layer"
-            problem += f" ({line})" if line else ""
+            problem = f"its part {convolution} is a convolution, and no part of an encoder layer{said_at(line)}"
             raise BadTarget(problem, "", "no-layer-by-kind", names=[convolution], **source_of(line))
         if not list(module.parameters()) and not is_built_later(module):
             held = ", ".join(each.path for each in unregistered(module) if each.is_weight)

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from encoder_conformance.impls.bases.torch_module.tensors import to_tensor
 from encoder_conformance.platform.paths import PACKAGE
-from encoder_conformance.protocol.findings import SourceLine
+from encoder_conformance.protocol.findings import SourceLine, said_at
 from encoder_conformance.protocol.way_back import WayBackAnswer
 from encoder_conformance.readers.module_target.live import Feeds
 
@@ -36,9 +36,10 @@ def generator_answer(calls: Mapping[str, Callable[..., Tensor]], feeds: Feeds) -
         first, again, other = (_states(call, feeds, seed) for seed in (1, 1, 2))
         for name, said in _SAID.items():
             if first[name] == other[name] or (lines and first[name] != again[name]):
-                at = f" ({lines[0]})" if lines else ""
-                text = f"{mode} each call sets where {said} random numbers begin{at}, and so the program's other draws"
-                source = SourceLine.of(lines[0]) if lines else None
+                line = next(iter(lines), "")
+                begin = f"where {said} random numbers begin{said_at(line)}"
+                text = f"{mode} each call sets {begin}, and so the program's other draws"
+                source = SourceLine.of(line)
                 return WayBackAnswer(name="generators", outcome="fail", message=text, source=source)
     return WayBackAnswer(name="generators", outcome="pass")
 

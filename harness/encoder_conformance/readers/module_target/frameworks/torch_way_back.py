@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from encoder_conformance.impls.bases.torch_module.gradients import gradients
 from encoder_conformance.impls.bases.torch_module.tensors import to_numpy, to_tensor
-from encoder_conformance.protocol.findings import SourceLine
+from encoder_conformance.protocol.findings import SourceLine, said_at
 from encoder_conformance.protocol.way_back import WayBackAnswer, WayBackQuestion
 from encoder_conformance.readers.module_target.errors import error_line
 from encoder_conformance.readers.module_target.frameworks.torch_state import write_into
@@ -96,8 +96,7 @@ class TorchWayBack:
         if not names:
             return WayBackAnswer(name="written-into", outcome="pass")
         found = self._write_into(names[0])
-        at = f" ({found})" if found else ""
-        text = f"it writes into {' and '.join(names)}, which the caller goes on with{at}"
+        text = f"it writes into {' and '.join(names)}, which the caller goes on with{said_at(found)}"
         return _failed("written-into", text).model_copy(update={"source": _line_of(found)})
 
     def _write_into(self, name: str) -> str:
