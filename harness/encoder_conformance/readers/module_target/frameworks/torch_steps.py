@@ -48,7 +48,7 @@ class _Operators(SeesOperators):
         self.third = ""
         self._softmax = False
         """Whether one was taken of what depends on x."""
-        self._width = x.shape[-1]
+        self._shape = x.shape
         self._alike = Counter[tuple[object, ...]]()
         """The code and shapes of a product → how often it was taken."""
         items, positions = x.shape[0], x.shape[1:-1].numel()
@@ -143,7 +143,9 @@ class _Operators(SeesOperators):
             if any(self._is_of_scores(each) for each in depending[3:]):
                 yield "bias_of_x"
         elif name == "add" and any(id(each) in self._scores for each in depending):
-            if sum(each.ndim > 2 and each.shape[-2:] == depending[0].shape[-2:] for each in depending) > 1:
+            alike = sum(each.ndim > 2 and each.shape[-2:] == depending[0].shape[-2:] for each in depending)
+            is_residual = all(each.shape == self._shape for each in depending)
+            if alike > 1 and not is_residual:
                 yield "bias_of_x"
         elif name in _PRODUCTS:
             one, two = given[-2:]
@@ -181,7 +183,7 @@ class _Operators(SeesOperators):
         last = [shapes[-1] for _, *shapes in self._alike]
         of_items = all(shape[:-2].numel() == self._sizes[0] for shape in last)  # type: ignore[index]
         widths = {shape[-1] for shape in last}  # type: ignore[index]
-        return len(last) == _ATTENTION and of_items and len(times) == 1 and self._width // max(times) in widths
+        return len(last) == _ATTENTION and of_items and len(times) == 1 and self._shape[-1] // max(times) in widths
 
     def _is_of_scores(self, value: Tensor) -> bool:
         """Whether it has one number for each query and key."""
