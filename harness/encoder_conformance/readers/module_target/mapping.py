@@ -131,6 +131,11 @@ class ElementMap:
         return list(pairs)
 
 
+def _of_map(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """The shape of a linear map's weight, where it is held as that of a convolution of kernel 1: [out, in, 1, …]."""
+    return shape[:2] if len(shape) > 2 and set(shape[2:]) == {1} else shape
+
+
 def separated(map: ElementMap) -> tuple[ElementMap, tuple[tuple[str, str], ...], tuple[tuple[str, str, str], ...]]:
     """Gives each place the parameter of its name, where the graph reads one in two places, and another nowhere; of a
     fused one that is read in part, the second place gets the rest. Two names of one tensor stay one: they are tied.
@@ -140,7 +145,8 @@ def separated(map: ElementMap) -> tuple[ElementMap, tuple[tuple[str, str], ...],
     tied, read_twice = [], []
     for first, second in map.shared():
         source, shape = map.source(first)[0], map.elements[second].shape
-        other = best_named((name for name in map.unused() if map.own.shapes[name] in (shape, shape[::-1])), second)
+        alike = (name for name in map.unused() if _of_map(map.own.shapes[name]) in (shape, shape[::-1]))
+        other = best_named(alike, second)
         moved = second
         if other is not None:
             moved = second if score(source, first) >= score(source, second) else first

@@ -21,4 +21,9 @@ def _beside(value: Array | Tensor, x: Tensor) -> Tensor:
     return made.to(x.dtype) if made.is_floating_point() else made
 
 
-ARRAYS = Arrays(_beside, lambda value: isinstance(value, Tensor))
+def _swapped(x: Tensor, one: int, other: int) -> Tensor:
+    """As a caller holds it, in the order of its axes: `view` takes no other."""
+    return x.swapaxes(one, other).contiguous()
+
+
+ARRAYS = Arrays(_beside, lambda value: isinstance(value, Tensor), _swapped)

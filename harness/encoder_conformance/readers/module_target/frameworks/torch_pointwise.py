@@ -32,7 +32,8 @@ def _linear(given: Mapping[str, Any]) -> Tensor | None:
         return None
     if any(each != 1 for each in (*weight.shape[2:], *steps)):
         return None
-    return F.linear(x.movedim(1, -1), weight.flatten(1), given.get("bias")).movedim(-1, 1)
+    made = F.linear(x.movedim(1, -1), weight.flatten(1), given.get("bias"))
+    return made.movedim(-1, 1).contiguous()  # as a convolution's output is: `view` takes no other
 
 
 def _numbers(value: Any) -> tuple[int, ...]:

@@ -202,7 +202,7 @@ def beyond(module: nn.Module, run: Callable[[Tensor], Any], x: Tensor, layout: L
         if sums > _SUMS * layers:
             seen.found["sums"] = ""
         is_stack = not seen.products % _ATTENTION and sums >= _SUMS * layers
-        if seen.products > _ATTENTION and not is_stack and not (sums == _SUMS and seen.are_heads()):
+        if seen.products > _ATTENTION and not is_stack and not (sums <= _SUMS and seen.are_heads()):
             seen.found["products"] = seen.third
     return {each: seen.found[each] for each in _ORDER if each in seen.found}
 

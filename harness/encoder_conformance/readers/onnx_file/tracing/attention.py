@@ -77,12 +77,19 @@ def _is_of_one_position(product: Product, one: View) -> bool:
 
 def _side(index: Array, F: int, S: int) -> tuple[Array, Array, Array]:
     """The place in the sequence [P, R], the item [P] and the features [P, d] of one operand [P, R, d]."""
-    position = constant_along(index // F, 2, "a product that sums over positions")
     features = index % F
+    if _varies(index // F) and _varies(features):
+        raise UnsupportedPattern("a product's rows are each of several positions and features", "heads_cut")
+    position = constant_along(index // F, 2, "a product that sums over positions")
     if not (features == features[:, :1]).all():
         raise UnsupportedPattern("a product's features differ from row to row", "heads_cut")
     item = constant_along(position // S, 1, "a product that goes from one item of the batch to another")
     return position % S, item, features[:, 0]
+
+
+def _varies(numbers: Array) -> bool:
+    """Whether they differ along the last axis."""
+    return bool((numbers != numbers[..., :1]).any())
 
 
 def _heads(first: Array, second: Array) -> tuple[Array, Array, Array]:
