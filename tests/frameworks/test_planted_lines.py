@@ -80,7 +80,7 @@ def test_a_bug_in_pytorch_is_named_with_its_line_once(
 def test_a_scale_that_is_applied_nowhere_is_an_error_though_all_checks_pass(
     conform: Callable[..., Any], tmp_path: Path
 ) -> None:
-    said = "gamma_2 is applied nowhere, and gamma_1 is"
+    said = "gamma_2 is read nowhere, and gamma_1 is"
     checked = planted(conform, tmp_path / "out", "lines_torch.py", "ScaleOfOneBranch", said)
     assert (checked.status, checked.printed.count(f", but {said}")) == (1, 1)
 

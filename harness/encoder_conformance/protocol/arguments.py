@@ -94,7 +94,7 @@ class MaskArgument(MaskInput):
     counted: bool = False
 
 
-MaskEffect = Literal["queries", "shifted", "part"]
+MaskEffect = Literal["queries", "shifted", "part", "attended"]
 
 
 class UnusableMask(Frozen):
@@ -110,7 +110,7 @@ class UnusableMask(Frozen):
 
     Of one that is `elsewhere`, `does` says what: a position that it flags attends to others otherwise, or to none
     (`queries`); or the position `shift` further is hidden (`shifted`); or the one that it flags is, in a `part` of
-    attention. None: it is none of these.
+    attention; or what others get of it changes, and it is still `attended` to. None: it is none of these.
     """
 
     argument: str

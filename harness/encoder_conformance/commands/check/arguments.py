@@ -63,35 +63,37 @@ def _at_its_line(finding: Finding, described: ModuleDescription, name: str) -> F
 
 
 def _of_unusable(mask: UnusableMask, described: ModuleDescription, *, stated: bool) -> Finding:
-    """An error where a call raises, where a stated layer's mask leaves something of what it hides, and where one that
-    can be nothing but a mask of padding hides nothing, or one of attention does something else."""
+    """An error where a call raises, where a layer's mask leaves something of what it hides, and where one that can be
+    nothing but a mask of padding hides nothing, or one of attention does something else."""
     name, at = mask.argument, said_at(described.line_of_argument(mask.argument))
+    about = {"argument": name, "form": mask.form}
     match mask.kind:
         case "refused" | "sized":
             return _of_refused(mask)
         case "object":
             message = f"{name} takes a {mask.form}, and no array: it was not given"
             hint = f"what a {mask.form} hides is not asked"
-            return _finding("warning", "mask-of-a-class", message, hint, argument=name, form=mask.form)
+            return _finding("warning", "mask-of-a-class", message, hint, **about)
         case "leaks":
             message = f"{name} hides in part: {mask.form} leaves {mask.leakage:.2g} of a position's influence"
-            severity: Severity = "error" if stated else "warning"
-            message, share = f"{message}; it is judged without", mask.leakage
-            return _finding(severity, "mask-hides-in-part", message, argument=name, form=mask.form, leakage=share)
+            weak = stated or (described.not_read is None and mask.form.startswith("bool"))
+            severity: Severity = "error" if weak else "warning"
+            message, hint = f"{message}{at}: {_WITHOUT}", "the scores of what it flags are −∞ before the softmax"
+            return _finding(severity, "mask-hides-in-part", message, hint, **about, leakage=mask.leakage)
         case "flipped":
             message = f"the sign of {name} is flipped: it hides a position at +1e9, and raises it at −1e9 ({mask.form})"
             hint = "what is added to the scores hides with −∞: is it subtracted?"
-            return _finding("error", "mask-sign-flipped", message, hint, argument=name, form=mask.form)
+            return _finding("error", "mask-sign-flipped", message, hint, **about)
         case "idle":
             message = f"{name} is taken and hides no position ({mask.form}){at}: {_WITHOUT}"
             severity = "error" if stated or name.endswith("padding_mask") else "warning"
-            return _finding(severity, "mask-hides-nothing", message, argument=name, form=mask.form)
+            return _finding(severity, "mask-hides-nothing", message, **about)
         case "elsewhere":
             return _of_elsewhere(mask, described, stated=stated)
         case "replaces":
             message = f"{name} given as {mask.form} replaces the window: it is judged in a form that leaves the window"
             hint = f"a {name} of this form has to hide what lies beyond the window itself"
-            return _finding("warning", "mask-replaces-window", message, hint, argument=name, form=mask.form)
+            return _finding("warning", "mask-replaces-window", message, hint, **about)
         case "overridden":
             others = " and ".join(mask.argument for mask in described.masks)
             message = f"{name} is ignored where {others} is given: it is judged without {name}"
@@ -135,6 +137,10 @@ def _of_elsewhere(mask: UnusableMask, described: ModuleDescription, *, stated: b
             known = True
             message = f"{name} hides what it flags in a part of attention alone ({mask.form})"
             hint = "some scores still take it: is a head, or a layer, left without the mask, or is it added as 0 and 1?"
+        case "attended" if described.not_read is None:
+            known = True
+            message = f"{name} changes what other positions get of what it flags, and does not hide it ({mask.form})"
+            hint = "it is still attended to: the scores of what it flags are −∞ before the softmax"
     severity: Severity = "error" if known else "warning"
     message = f"{message}{said_at(described.line_of_argument(name))}: {_WITHOUT}"
     return _finding(severity, "mask-not-of-scores", message, hint, **about)

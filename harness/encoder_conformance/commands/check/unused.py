@@ -17,7 +17,7 @@ def unused_findings(described: ModuleDescription, names: Iterable[str]) -> Itera
             idle.append(own)
         elif own in described.of_no_step:
             of_no_step.append(own)
-        elif (finding := _of_one_branch(described, own) or _of_one_map(described, own)) is not None:
+        elif (finding := _left_out(described, own)) is not None:
             yield finding
         else:
             unused.append(own)
@@ -41,29 +41,41 @@ def unused_findings(described: ModuleDescription, names: Iterable[str]) -> Itera
         yield _warning("parameter-unused", f"{_called(unused)} {change} nothing in the layer that was read", unused)
 
 
-def _of_one_branch(described: ModuleDescription, own: str) -> Finding | None:
-    """An error where the layer scales one branch alone, and this is named as the scale of that is but for numbers."""
-    kin = [each.own for name, each in described.parameters.items() if "layer_scale" in name]
-    like = [each for each in kin if _unnumbered(each) == _unnumbered(own)]
-    if described.layer is None or len(described.layer.layer_scale) != 1 or not like:
-        return None
-    line = described.lines.get(like[0], "")
-    message = f"{own} is applied nowhere, and {like[0]} is{said_at(line)}: one branch alone is scaled"
-    about = {"name": own, "beside": like[0], **source_of(line)}
-    return Finding(severity="error", kind="parameter-unused", message=message, about=about)
+def _left_out(described: ModuleDescription, own: str) -> Finding | None:
+    """An error where what this is named like is read, but for a number or its kind, and the layer does without it: a
+    map's bias beside its weight, the scale of one branch of two, the norm of one sub-layer of two."""
+    for beside, without in _alike(described, own):
+        line = described.lines.get(beside, "")
+        message = f"{own} is read nowhere, and {beside} is{said_at(line)}{without}"
+        about = {"name": own, "beside": beside, **source_of(line)}
+        return Finding(severity="error", kind="parameter-unused", message=message, about=about)
+    return None
 
 
-def _of_one_map(described: ModuleDescription, own: str) -> Finding | None:
-    """An error where a bias stands beside a weight that is read: its map is computed without."""
-    part, _, last = own.rpartition(".")
-    weights = (each.own for each in described.parameters.values() if each.own.rpartition(".")[0] == part)
-    beside = next(weights, None) if last == "bias" else None
-    if beside is None:
-        return None
-    line = described.lines.get(beside, "")
-    about = {"name": own, "beside": beside, **source_of(line)}
-    message = f"{own} is read nowhere, and {beside} is{said_at(line)}"
-    return Finding(severity="error", kind="parameter-unused", message=message, about=about)
+def _alike(described: ModuleDescription, own: str) -> Iterator[tuple[str, str]]:
+    """What is read that is named like this, and what the layer does without."""
+    layer, weights, part = described.layer, _weights_of(own), own.rpartition(".")[0]
+    for name, each in described.parameters.items():
+        kin = _unnumbered(each.own) == _unnumbered(own)
+        if each.own in weights or (_last(own) == "bias" and part and part == each.own.rpartition(".")[0]):
+            yield each.own, ""
+        elif layer is not None and kin and len(layer.layer_scale) == 1 and "layer_scale" in name:
+            yield each.own, ": one branch alone is scaled"
+        elif layer is not None and kin and not layer.norm.first and "norm2" in name:
+            yield each.own, ": one sub-layer alone has a norm"
+
+
+def _weights_of(bias: str) -> set[str]:
+    """The names of the weight that goes with a bias of this name, held bare: `bo` with `wo`, `qkv_bias` with
+    `qkv_weight`."""
+    part, last = bias.removesuffix(_last(bias)), _last(bias)
+    if last.lower().endswith("bias"):
+        return {part + last[:-4] + each for each in ("weight", "kernel", "w", "W")}
+    return {part + {"b": "w", "B": "W"}[last[0]] + last[1:]} if last[:1] in ("b", "B") else set()
+
+
+def _last(own: str) -> str:
+    return own.rpartition(".")[2]
 
 
 def _unnumbered(own: str) -> str:

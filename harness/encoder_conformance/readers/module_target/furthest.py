@@ -23,14 +23,15 @@ class Reached(NamedTuple):
     answered: bool = False
 
     def is_beyond(self, other: "Reached") -> bool:
-        """A later line of one function is further, and so is one in a function that it calls. Else the calls tell."""
+        """A later line of one function is further. Else the calls tell: what fails in a function that a line calls may
+        be before what fails in the line itself."""
         if self.answered != other.answered:
             return self.answered
         for one, another in zip(self.places, other.places, strict=False):
+            if one != another and one.function == another.function:
+                return one.line > another.line
             if one != another:
-                return one.line > another.line if one.function == another.function else self.calls > other.calls
-        if len(self.places) != len(other.places):
-            return len(self.places) > len(other.places)
+                break
         return self.calls > other.calls
 
 

@@ -18,6 +18,7 @@ from encoder_conformance.readers.onnx_file.tracing.unsupported import NO_LAYER
 from encoder_conformance.spec.dtypes import FORMATS, DtypeName
 from encoder_conformance.spec.layer import Layer
 from encoder_conformance.spec.load import constants
+from encoder_conformance.spec.words import some
 
 
 def choose_map(examination: Examination, alternatives: list[Layer]) -> None:
@@ -111,6 +112,8 @@ def _is_misread(examination: Examination) -> bool:
     format, line = ("", "") if live else _cast_that_tells(examination, proof)
     if format:
         unlike = f"it casts to {format} inside, and goes on in another format: {proof.problem}, as {format} rounds"
+    if twice := examination.map.repeated():
+        unlike = f"{some(twice)} stand in it more than once, as where one head has the numbers of another"
     exported = examination.exported
     if exported.otherwise is not None:
         examination.exported = exported.otherwise
@@ -122,7 +125,7 @@ def _is_misread(examination: Examination) -> bool:
     problem = NO_LAYER + "; ".join((*(each.message for each in taken_for), unlike))
     said = {each.kind for each in exported.taken_for}
     told = (str(SourceLine.model_validate(each.about["source"])) for each in taken_for if "source" in each.about)
-    places = filter(None, (*told, line, *(lines.get(name) for name in live)))
+    places = filter(None, (*told, line, *(lines.get(name) for name in (*live, *twice))))
     notes = tuple(each for each in exported.notes if each.kind not in said)
     examination.exported = Exported(problem=problem, where=next(places, ""), notes=notes)
     examination.layer = examination.map = examination.proof = None

@@ -109,6 +109,14 @@ class ElementMap:
             used[elements.reshape(-1)] = True
         return [name for name in self.own.shapes if not used[self.own.elements(name).reshape(-1)].any()]
 
+    def repeated(self) -> list[str]:
+        """The own parameters of which one place holds an element more than once."""
+        found = dict[str, None]()
+        for elements in self.elements.values():
+            numbers, times = np.unique(elements, return_counts=True)
+            found |= dict.fromkeys(self.own.names(numbers[times > 1]))
+        return list(found)
+
     def rest_of(self, name: str) -> Array | None:
         """The elements of the same own parameter that no other has, where they lie as those of `name` do."""
         elements = self.elements[name]

@@ -1,5 +1,5 @@
-"""What a mask does that hides no position that it flags: it lies along the queries, hides another position, or hides
-what it flags in a part of attention."""
+"""What a mask does that hides no position that it flags: it lies along the queries, hides another position, hides what
+it flags in a part of attention, or changes what other positions get and leaves it to be attended to."""
 
 import numpy as np
 
@@ -53,7 +53,7 @@ def _effect(
         return "shifted", hidden[0] - at
     with np.errstate(all="ignore"):
         kept = left.sum(1) / seen.sum(1)
-    return ("part" if kept[at] < _LESS * min(1.0, *np.delete(kept, at)) else None), 0
+    return ("part" if kept[at] < _LESS * min(1.0, *np.delete(kept, at)) else "attended"), 0
 
 
 def _influence(runner: LiveModule, found: InputSemantics, masks: Tensors) -> Array:
