@@ -319,3 +319,104 @@ class OneSumAndAnotherEpsilon(PlainPost):
     def layer(self, x: Tensor, ignore: Tensor | None = None) -> Tensor:
         x = self.norm1(x + self.attend(x, ignore))
         return self.norm2(self.down(self.up(x).relu()))
+
+
+class _ByChannels(PlainPost):
+    """x [batch, d_model, sequence], whose maps are convolutions of kernel 1."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.q, self.k, self.v, self.o = (nn.Conv1d(self.D, self.D, 1) for _ in range(4))
+
+    def heads(self, x: Tensor) -> Tensor:
+        return x.unflatten(1, (self.H, -1)).transpose(2, 3)
+
+    def attend(self, x: Tensor, ignore: Tensor | None) -> Tensor:
+        q, k, v = (self.heads(each) for each in self.mapped(x.mT))
+        return self.o(self.core(q, k, v, ignore).transpose(2, 3).flatten(1, 2)).mT
+
+    def mapped(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        return self.q(x), self.k(x), self.v(x)
+
+    def forward(self, x: Tensor, padding: Tensor | None = None) -> Tensor:
+        return self.layer(x.mT, padding).mT
+
+
+class ChannelsCutByView(_ByChannels):
+    def heads(self, x: Tensor) -> Tensor:
+        return x.view(x.shape[0], self.H, x.shape[2], -1)
+
+
+class ValueOfTheKeysChannels(_ByChannels):
+    def mapped(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        return self.q(x), self.k(x), self.k(x)
+
+
+class _Head(nn.Module):
+    def __init__(self, d_model: int, width: int) -> None:
+        super().__init__()
+        self.query, self.key, self.value = (nn.Linear(d_model, width, bias=False) for _ in range(3))
+
+    def forward(self, x: Tensor, ignore: Tensor | None) -> Tensor:
+        scores = self.query(x) @ self.key(x).mT * self.key.out_features**-0.5
+        if ignore is not None:
+            scores = scores.masked_fill(ignore[:, None], -torch.inf)
+        return scores.softmax(-1) @ self.value(x)
+
+
+class HeadsByThemselves(Plain):
+    """A module a head, as in lessons."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.heads = nn.ModuleList(_Head(self.D, self.D // self.H) for _ in range(self.H))
+        del self.q, self.k, self.v
+
+    def attend(self, x: Tensor, ignore: Tensor | None) -> Tensor:
+        return self.o(torch.cat([head(x, ignore) for head in self.heads], -1))
+
+
+class HeadsByThemselvesWithoutASkip(HeadsByThemselves):
+    def layer(self, x: Tensor, ignore: Tensor | None = None) -> Tensor:
+        x = self.attend(self.norm1(x), ignore)
+        return x + self.ffn(self.norm2(x))
+
+
+class OneHeadTwice(HeadsByThemselves):
+    def attend(self, x: Tensor, ignore: Tensor | None) -> Tensor:
+        return self.o(torch.cat([self.heads[0](x, ignore) for _ in self.heads], -1))
+
+
+class HiddenBehindTheSoftmax(Plain):
+    """What a mask hides is zero behind the softmax, whose sum has it still."""
+
+    def core(self, q: Tensor, k: Tensor, v: Tensor, ignore: Tensor | None) -> Tensor:
+        weights = (q @ k.mT / q.shape[-1] ** 0.5).softmax(-1)
+        return (weights if ignore is None else weights.masked_fill(ignore[:, None, None, :], 0.0)) @ v
+
+    def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
+        return self.layer(x, mask)
+
+
+class HiddenByAZero(HiddenBehindTheSoftmax):
+    """Scores of 0 are no −∞."""
+
+    def core(self, q: Tensor, k: Tensor, v: Tensor, ignore: Tensor | None) -> Tensor:
+        scores = q @ k.mT / q.shape[-1] ** 0.5
+        return (scores if ignore is None else scores.masked_fill(ignore[:, None, None, :], 0.0)).softmax(-1) @ v
+
+
+class FirstNormForgotten(Plain):
+    def layer(self, x: Tensor, ignore: Tensor | None = None) -> Tensor:
+        x = x + self.attend(x, ignore)
+        return x + self.ffn(self.norm2(x))
+
+
+class BareBiasForgotten(Plain):
+    def __init__(self) -> None:
+        super().__init__()
+        self.wo, self.bo = nn.Parameter(torch.randn(self.D, self.D) / 4), nn.Parameter(torch.randn(self.D) / 4)
+        self.o = nn.Identity()  # type: ignore[assignment]
+
+    def attend(self, x: Tensor, ignore: Tensor | None) -> Tensor:
+        return super().attend(x, ignore) @ self.wo

@@ -167,6 +167,17 @@ DUE: dict[str, dict[str, Due]] = {
         "SkipsBothBranchesPre": refused("network's sum adds x, and not what attention's sum gives", "cases_blocks.py:"),
         "KeyNotTurned": refused("query is turned by its position, and key is not", "cases_blocks.py:"),
         "ManyHeadsAttendToEachOther": beyond("no position attends to another: the heads of each", "cases_blocks.py:"),
+        "ChannelsCutByView": Due(2, ("heads are cut without a transpose", "cases_blocks.py:"), ("cannot be exported",)),
+        "ValueOfTheKeysChannels": Due(
+            1, ("k.weight is read for attention.value.weight too", "(value-from-key,"), ("unknown", "swapped")
+        ),
+        "HeadsByThemselves": right("pre-norm"),
+        "HeadsByThemselvesWithoutASkip": refused("residual1 is missing", "At: cases_blocks.py:"),
+        "OneHeadTwice": refused("heads.0.query.weight", "stand in it more than once", "At: cases_blocks.py:"),
+        "HiddenBehindTheSoftmax": Due(1, ("what it flags", "behind the softmax", "cases_blocks.py:"), ("unknown",)),
+        "HiddenByAZero": Due(1, ("what it flags", "the softmax", "cases_blocks.py:"), ("unknown",)),
+        "FirstNormForgotten": Due(1, ("norm1.weight is read nowhere, and norm2.weight is (cases_blocks.py:",), ()),
+        "BareBiasForgotten": Due(1, ("bo is read nowhere, and wo is (cases_blocks.py:",), ("unknown",)),
     },
     "cases_attention": {
         "Rope": right("rope θ 10000 halves"),

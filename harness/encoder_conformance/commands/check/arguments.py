@@ -78,7 +78,7 @@ def _of_unusable(mask: UnusableMask, described: ModuleDescription, *, stated: bo
             message = f"{name} hides in part: {mask.form} leaves {mask.leakage:.2g} of a position's influence"
             weak = stated or (described.not_read is None and mask.form.startswith("bool"))
             severity: Severity = "error" if weak else "warning"
-            message, hint = f"{message}{at}: {_WITHOUT}", "the scores of what it flags are −∞ before the softmax"
+            message, hint = f"{message}{at}: {_WITHOUT}", "what hides a position makes its scores −∞ before the softmax"
             return _finding(severity, "mask-hides-in-part", message, hint, **about, leakage=mask.leakage)
         case "flipped":
             message = f"the sign of {name} is flipped: it hides a position at +1e9, and raises it at −1e9 ({mask.form})"
@@ -136,11 +136,11 @@ def _of_elsewhere(mask: UnusableMask, described: ModuleDescription, *, stated: b
         case "part" if described.not_read is None:
             known = True
             message = f"{name} hides what it flags in a part of attention alone ({mask.form})"
-            hint = "some scores still take it: is a head, or a layer, left without the mask, or is it added as 0 and 1?"
+            hint = "is a head, or a layer, left without it, is it added as 0 and 1, or does it come behind the softmax?"
         case "attended" if described.not_read is None:
             known = True
             message = f"{name} changes what other positions get of what it flags, and does not hide it ({mask.form})"
-            hint = "it is still attended to: the scores of what it flags are −∞ before the softmax"
+            hint = "it is still attended to: what hides a position makes its scores −∞ before the softmax"
     severity: Severity = "error" if known else "warning"
     message = f"{message}{said_at(described.line_of_argument(name))}: {_WITHOUT}"
     return _finding(severity, "mask-not-of-scores", message, hint, **about)
