@@ -320,7 +320,9 @@ DUE: dict[str, dict[str, Due]] = {
         ),
         "TurnsGiven": right("freqs_cis: turns of theta 10000", "rope θ 10000 interleaved", masks=False),
         "LengthsInAList": right("src_len: lengths, int64 [batch]", "with src_len and without"),
-        "FirstOfTwo": right("x is the first of a tuple of 2", "1: a mask that hides nothing", "with 1 (true = attend)"),
+        "FirstOfTwo": right(
+            "x is the first of a tuple of 2", "1: a mask that hides nothing", "with item 1 of inputs (true = attend)"
+        ),
         "TurnsOfOneSequence": right("x is given as [sequence, d_model], item by item", masks=False)._replace(
             unsaid=("✗", "these parts of", "closest")
         ),

@@ -132,7 +132,11 @@ def _stack(last: Operation) -> tuple[list[EncoderLayer], list[Difference]]:
                 reason.others = _named(walk.differences)
                 reasons[chosen] = reason
         if not ways:
-            likeliest = reasons["post" if isinstance(last, TracedNorm) else "pre", False]
+            likeliest, gated = (
+                reasons["post" if isinstance(last, TracedNorm) else "pre", way] for way in (False, True)
+            )
+            if str(gated) == str(likeliest) and len(gated.others) < len(likeliest.others):
+                likeliest = gated
             if walks and likeliest.feature == "network_alone":  # a layer stands behind it
                 likeliest.feature = "sums"
             elif likeliest.feature == "network_alone" and skips_attention(last):
