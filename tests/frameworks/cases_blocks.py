@@ -420,3 +420,16 @@ class BareBiasForgotten(Plain):
 
     def attend(self, x: Tensor, ignore: Tensor | None) -> Tensor:
         return super().attend(x, ignore) @ self.wo
+
+
+class PadIgnored(Plain):
+    def forward(self, x: Tensor, pad: Tensor | None = None) -> Tensor:
+        return self.layer(x)
+
+
+class PadHidesQueries(Plain):
+    def bias(self, n: int, ignore: Tensor | None) -> Tensor | None:
+        return None if ignore is None else torch.where(ignore[:, None, :, None], -1e9, 0.0)
+
+    def forward(self, x: Tensor, pad: Tensor | None = None) -> Tensor:
+        return self.layer(x, pad)

@@ -177,6 +177,8 @@ DUE: dict[str, dict[str, Due]] = {
         "HiddenBehindTheSoftmax": Due(1, ("what it flags", "behind the softmax", "cases_blocks.py:"), ("unknown",)),
         "HiddenByAZero": Due(1, ("what it flags", "the softmax", "cases_blocks.py:"), ("unknown",)),
         "FirstNormForgotten": Due(1, ("norm1.weight is read nowhere, and norm2.weight is (cases_blocks.py:",), ()),
+        "PadIgnored": right("pad is taken and hides no position", masks=False),
+        "PadHidesQueries": Due(1, ("pad hides queries, not keys", "cases_blocks.py:"), ("unknown",)),
         "BareBiasForgotten": Due(1, ("bo is read nowhere, and wo is (cases_blocks.py:",), ("unknown",)),
     },
     "cases_attention": {

@@ -13,7 +13,7 @@ from encoder_conformance.readers.module_target.errors import BadTarget
 from encoder_conformance.readers.module_target.live import Feeds, LiveModule, Second, Signature
 from encoder_conformance.readers.onnx_file.graph.execution import ExecutionError
 
-_MASK_WORDS = ("mask", "padding", "bias")
+_MASK = re.compile("mask|padding|(?:^|_)(?:non)?pads?$")
 _NO_MASK_WORDS = ("head_mask", "position", "rel", "encoder_att", "mem", "cross", "context", "cache")
 _SWITCHES = ("output_", "return_", "use_", "is_causal", "need_", "needs_", "do_", "has_", "interpolate_", "enable_")
 """Beginnings of names that say what to do, and are given no array whatever their default is."""
@@ -137,8 +137,13 @@ def may_have_any_name(name: str) -> bool:
     return not any(word in name.lower() for word in _NO_MASK_WORDS)
 
 
+def is_called_mask(name: str) -> bool:
+    """Whether its name says that an argument hides positions, and not that it is a bias of scores."""
+    return _MASK.search(name.lower()) is not None
+
+
 def may_be_mask(name: str) -> bool:
-    return any(word in name.lower() for word in _MASK_WORDS) and may_have_any_name(name)
+    return (is_called_mask(name) or "bias" in name.lower()) and may_have_any_name(name)
 
 
 def _has_no_default(parameter: inspect.Parameter) -> bool:

@@ -8,6 +8,7 @@ import numpy as np
 
 from encoder_conformance.protocol.arguments import MaskForm, MaskMeaning, UnusableMask
 from encoder_conformance.protocol.description import Port
+from encoder_conformance.readers.module_target.calling import is_called_mask
 from encoder_conformance.readers.module_target.differing import differ
 from encoder_conformance.readers.module_target.live import LiveModule
 from encoder_conformance.readers.module_target.mask_effects import effect_of
@@ -34,8 +35,6 @@ _BATCHES = (1, 2, 3, 4, 7)
 """Sizes of a batch that a mask is given for which is refused with that of the probe."""
 _OTHER_BATCHES = (2, 7)
 """Sizes that one is given for which is taken with that of the probe."""
-_NAMES = ("mask", "padding")
-"""Words in a name that says that it is a mask's; a bias may be another."""
 _OF_BLOCKS = "block_mask"
 """In the name of one that FlexAttention alone reads: a module that computes otherwise has no use for it."""
 
@@ -66,7 +65,7 @@ def with_masks(
     most = len(_USUAL) if far else _MOST_FORMS
     tried = {name: _tried(runner, found, name, num_heads, most) for name in runner.signature.masks}
     tried |= {name: _tried(runner, found, name, num_heads, most, ("bool",)) for name in unnamed}
-    told = [name for name in tried if any(word in name.lower() for word in _NAMES) and _OF_BLOCKS not in name.lower()]
+    told = [name for name in tried if is_called_mask(name) and _OF_BLOCKS not in name.lower()]
     named = {name: tried[name] for name in told}
     unusable = [_unusable(runner, found, name, each, num_heads) for name, each in named.items() if not each.hiding]
     forms = [_whole(runner, found, each.hiding) for each in tried.values() if each.hiding]
