@@ -546,7 +546,7 @@ DUE: dict[str, dict[str, Due]] = {
             ("hidden from some others by a pattern of its own", "to some queries all keys", *MISTAKES),
             ("softmax of",),
         ),
-        "FirstKeyHidden": beyond("as of a class token", "are overwritten with numbers (index_fill", *MISTAKES),
+        "FirstKeyHidden": refused("constants of its own to the scores, and hides some", "At: cases_mistakes.py:"),
         "TableOf128": Due(
             1,
             ("wrong in every one of 256 or more: look for a table",),

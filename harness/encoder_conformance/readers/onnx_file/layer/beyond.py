@@ -71,9 +71,9 @@ def check_layer(layer: EncoderLayer, format: str, where: str, findings: Findings
         about["formula"] = activation.formula
         findings.warning("layer", "activation-approximate", message, "it is taken for one", **about)
     if constant is not None and np.isneginf(constant).all(-2).any():
-        hides = ", and hides some" if np.isneginf(constant).any() else ""
+        hides, at = ", and hides some" if np.isneginf(constant).any() else "", layer.first(Weights).name
         message = f"{where}the file adds constants of its own to the scores{hides}"
-        findings.warning("masks", "constant-added-to-scores", message, hides=bool(hides))
+        findings.warning("masks", "constant-added-to-scores", message, hides=bool(hides), at=at)
 
 
 def _check_norms(layer: EncoderLayer, format: str, where: str, findings: Findings) -> None:
