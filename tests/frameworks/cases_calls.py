@@ -339,6 +339,47 @@ class FirstOfTwo(Plain):
         return self.layer(x, mask == 0), mask
 
 
+class OfAGraph(Plain):
+    """Which nodes are neighbours, 1 or 0 for each two: a mask of no such name."""
+
+    def bias(self, n: int, ignore: Tensor | None) -> Tensor | None:
+        assert ignore is not None
+        return torch.where(ignore.bool(), 0.0, -torch.inf)[:, None]
+
+    def forward(self, x: Tensor, adj: Tensor) -> Tensor:  # type: ignore[override]
+        return self.layer(x, adj)
+
+
+class FartherIsLess(Plain):
+    """How far each two are from each other, which is taken off their score."""
+
+    def bias(self, n: int, ignore: Tensor | None) -> Tensor | None:
+        assert ignore is not None
+        return -ignore[:, None]
+
+    def forward(self, x: Tensor, distances: Tensor) -> Tensor:  # type: ignore[override]
+        return self.layer(x, distances)
+
+
+class MasksInAList(Plain):
+    """As of several levels, each with its own."""
+
+    def forward(self, x: Tensor, attn_masks: list[Tensor] | None = None) -> Tensor:  # type: ignore[override]
+        return self.layer(x, None if attn_masks is None else attn_masks[0] == 0)
+
+
+class _State(NamedTuple):
+    x: Tensor
+    mask: Tensor | None = None
+    step: int = 0
+
+
+class StateInAndOut(Plain):
+    def forward(self, state: _State) -> _State:  # type: ignore[override]
+        mask = None if state.mask is None else state.mask == 0
+        return state._replace(x=self.layer(state.x, mask))
+
+
 class TurnsOfOneSequence(TurnsGiven):
     """One sequence, with no axis of a batch."""
 

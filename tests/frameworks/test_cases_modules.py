@@ -322,6 +322,10 @@ DUE: dict[str, dict[str, Due]] = {
         ),
         "TurnsGiven": right("freqs_cis: turns of theta 10000", "rope θ 10000 interleaved", masks=False),
         "LengthsInAList": right("src_len: lengths, int64 [batch]", "with src_len and without"),
+        "OfAGraph": right("adj: a mask that hides nothing, bool [batch, sequence, sequence]", "with adj (true ="),
+        "FartherIsLess": right("distances: a bias that adds nothing", "without distances", masks=False),
+        "MasksInAList": right("attn_masks is given as a list of one mask", "with attn_masks (true = attend)"),
+        "StateInAndOut": right("x is 'x' of a mapping", "with mask (true = attend)"),
         "FirstOfTwo": right(
             "x is the first of a tuple of 2", "1: a mask that hides nothing", "with item 1 of inputs (true = attend)"
         ),

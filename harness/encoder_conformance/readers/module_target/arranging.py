@@ -26,7 +26,7 @@ class Arrangement:
 
     `keys`: x and all else is in one mapping, x under the first of these keys; or
     in a tuple, where these are numbers. `offered`: those of them that may be masks. `mapped`: masks of padding that
-    lie as x does, which is a map.
+    lie as x does, which is a map. `listed`: masks that stand in a list, of one.
     """
 
     form: str = "BSD"
@@ -34,6 +34,7 @@ class Arrangement:
     keys: tuple[str, ...] = ()
     offered: tuple[str, ...] = ()
     mapped: tuple[str, ...] = ()
+    listed: tuple[str, ...] = ()
 
     def giving(self, beside: Mapping[str, Supply]) -> "Arrangement":
         """The same, with these beside x, too."""
@@ -51,6 +52,7 @@ class Arrangement:
         if self.form != "BSD":
             found.append(f"x is given as {FORMS[self.form].said}")
         found += [f"{name} is given as [batch, height, width]" for name in self.mapped]
+        found += [f"{name} is given as a list of one mask" for name in self.listed]
         if self.keys:
             found.append(
                 f"x is the first of a tuple of {len(self.keys)}"
@@ -97,6 +99,7 @@ class Arrangement:
                 made = made[name] if supply.kind == "made" else made
                 named[name] = _beside(made, x, arrays)
         named = {**{name: value for name, value in given.items() if name not in named}, **named}
+        named |= {name: [named[name]] for name in self.listed if named.get(name) is not None}
         if self.keys:
             held = {key: named.pop(key) for key in self.keys[1:] if key in named}
             if self.keys[0].isdigit():

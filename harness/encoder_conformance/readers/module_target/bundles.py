@@ -7,7 +7,7 @@ from typing import Any
 
 from encoder_conformance.readers.module_target.arranging import Arrangement
 from encoder_conformance.readers.module_target.calling import may_be_mask
-from encoder_conformance.readers.module_target.forms_of_x import Arrays
+from encoder_conformance.readers.module_target.forms_of_x import Arrays, HeldTogether
 from encoder_conformance.readers.module_target.live import LiveModule
 from encoder_conformance.readers.onnx_file.graph.execution import ExecutionError
 from encoder_conformance.spec.axes import Array
@@ -47,6 +47,9 @@ class ReadOf(dict[str, Any]):
         if name.startswith("_") or not self._attributes or hasattr(self._x, name):
             raise AttributeError(name)
         return self[name]
+
+    def _replace(self, **named: Any) -> HeldTogether:
+        return HeldTogether(named)
 
     def keys_for(self, known: Arrangement) -> Arrangement | None:
         """How a module that asked so is called; None where it asked for nothing that may be x."""

@@ -18,6 +18,10 @@ class HeldTogether(dict[str, Any]):
         except KeyError:
             raise AttributeError(name) from None
 
+    def _replace(self, **named: Any) -> "HeldTogether":
+        """As of a NamedTuple."""
+        return HeldTogether(self | named)
+
 
 @dataclass(frozen=True)
 class Arrays:

@@ -38,6 +38,8 @@ SPOKEN: Mapping[str, tuple[str, ...]] = {
     "x": ("key", "value", "query", "kv", "k", "v", "q", "keys", "values", "queries", "source"),
 }
 """What an argument is given first, by words in its name; one letter is the whole name."""
+_OF_SCORES = ("bias", "dist")
+"""Words in the name of numbers that are added to scores."""
 _COUNT = tuple(Supply("count", axes) for axes in ("BS", "S", "1S"))
 _LENGTHS = (Supply("lengths", "B"), Supply("size", "S"), Supply("size", "B"))
 MASKS = tuple(
@@ -78,7 +80,8 @@ def options_of(
 ) -> tuple[list[Supply], list[Supply]]:
     """What an argument may be by its name, and then what it may turn out to be. `packed`: beside rows of all items."""
     named: list[Supply] = []
-    if "bias" in name.lower() and not may_be_mask(name):  # of scores by position, and no positions themselves
+    of_scores = any(word in name.lower() for word in _OF_SCORES)
+    if of_scores and not may_be_mask(name):  # by two positions, and no positions themselves
         named += [replace(mask, what=BIAS) for mask in _OF_ATTENTION if mask.dtype == "float32"]
     kinds = [kind for kind in SPOKEN if speaks(name, kind)]
     if {"cosines", "sines"} <= {*kinds}:
@@ -94,7 +97,7 @@ def options_of(
         of_heads = (replace(mask, heads=each) for each in dict.fromkeys((*heads, *_HEADS)) for mask in _OF_EACH_HEAD)
         named = [Supply("none"), *(_OF_ATTENTION if "att" in name.lower() else MASKS), *of_heads, *named]
     named = list(dict.fromkeys(named))
-    others = [Supply("none"), *_COUNT, *_LENGTHS, *MASKS[:4], *_of_kind("condition", widths)]
+    others = [Supply("none"), *_COUNT, *_LENGTHS, *MASKS[:4], *_of_kind("condition", widths), *MASKS[4:]]
     if name.isdigit():  # the second of a tuple is a mask most often, and positions may be taken for one
         others = [Supply("none"), *MASKS, *others]
     return named, [each for each in dict.fromkeys(others) if each not in named]

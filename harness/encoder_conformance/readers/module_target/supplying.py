@@ -22,6 +22,7 @@ from encoder_conformance.readers.module_target.differing import differ
 from encoder_conformance.readers.module_target.errors import BadTarget
 from encoder_conformance.readers.module_target.furthest import furthest
 from encoder_conformance.readers.module_target.heads import heads_said
+from encoder_conformance.readers.module_target.in_lists import with_masks_in_lists
 from encoder_conformance.readers.module_target.lacking import missed_in, perhaps_masks, read_where_it_fails
 from encoder_conformance.readers.module_target.lengths import LENGTHS, lengths_said
 from encoder_conformance.readers.module_target.lengths_of_items import counting, with_its_lengths
@@ -49,6 +50,8 @@ from encoder_conformance.readers.onnx_file.interface.input_semantics import Inpu
 from encoder_conformance.readers.onnx_file.interface.probe_runs import BATCH, SEQUENCE
 from encoder_conformance.spec.axes import Array
 
+_ENOUGH = 3
+"""Positions of which the last is neither of the first two."""
 _MOST_LONG = 24
 """Those that are tried at each other length."""
 _MOST_QUOTED = 40
@@ -64,7 +67,7 @@ def called_as_it_takes(module: LiveModule, told: Told | None = None) -> tuple[Li
     bare = module.bare()
     refuse_second(bare, widths_of(bare))
     if (x := usual_x(bare)) is not None:
-        module = with_its_lengths(module, bare, x)
+        module = with_masks_in_lists(with_its_lengths(module, bare, x), x)
         again = (name for name in not_given(module.signature) if speaks(name, "x"))
         return with_x_again(module, again, x), x
     by_itself = not (module.called_with or module.supplied)
@@ -119,7 +122,8 @@ def arranged(module: LiveModule) -> tuple[LiveModule, Array] | None:
 
 def _as_it_is_taken(module: LiveModule, x: Array) -> LiveModule:
     refuse_attended(module, x)
-    return with_masks_as_maps(row_by_row(_opened(module, x), x.shape[-1]), x)
+    module = with_masks_as_maps(row_by_row(_opened(module, x), x.shape[-1]), x)
+    return with_masks_in_lists(module, x)
 
 
 def _follows_items(module: LiveModule, x: Array) -> bool:
@@ -146,7 +150,7 @@ def _first_taken(
         for x in map(drawn, shapes):
             if (problem := _problem_with(other, x)) is not None:
                 refused.problems.append(problem)
-            elif _takes_fewer_items(other, x) and not _follows_items(other, x):
+            elif _takes_fewer_items(other, x) and not _follows_items(other, x) and not _hides_by_positions(other, x):
                 return other, x
             else:
                 of_this_batch = of_this_batch or (other, x)
@@ -159,6 +163,24 @@ def _takes_fewer_items(module: LiveModule, x: Array) -> bool:
     """Whether a mask of items is taken beside another number of them, too: one may be as many as there are heads."""
     beside = module.signature.arrangement.beside.values()
     return not any(each.kind == "full" and each.axes[0] in "BX" for each in beside) or module.takes(x[:-1])
+
+
+def _hides_by_positions(module: LiveModule, x: Array) -> bool:
+    """Whether positions, given to what has no name of them, are taken for truths, as an adjacency's: of the first two,
+    0 and 1, the last position depends on one alone."""
+    beside = module.signature.arrangement.beside.items()
+    if x.shape[1] < _ENOUGH or not any(each.kind == "count" and not speaks(name, "count") for name, each in beside):
+        return False
+    plain, *moved = (module.run({"x": each})["output"][:, -1] for each in (x, *(_turned(x, at) for at in (0, 1))))
+    first, second = (differ(plain, each) for each in moved)
+    return first != second
+
+
+def _turned(x: Array, position: int) -> Array:
+    """The same with the features of one position turned round, since a norm takes a sum away."""
+    other = x.copy()
+    other[:, position] = x[:, position, ::-1]
+    return other
 
 
 def _problem_with(module: LiveModule, x: Array) -> str | None:

@@ -9,6 +9,7 @@ from encoder_conformance.readers.module_target.differing import differ
 from encoder_conformance.readers.module_target.live import LiveModule
 from encoder_conformance.readers.module_target.masking import shape_at
 from encoder_conformance.readers.module_target.probing import drawn
+from encoder_conformance.readers.module_target.supplies import BIAS
 from encoder_conformance.readers.onnx_file.graph.execution import ExecutionError
 from encoder_conformance.readers.onnx_file.interface.input_semantics import InputSemantics
 from encoder_conformance.spec.axes import Array
@@ -32,7 +33,7 @@ _FORMS = (
 _OF_SCORES = tuple(("float32", axes) for axes in ("BHSS", "1HSS", "HSS", "B1SS", "BSS", "SS"))
 """What a bias is given first: it is of scores, most often, and numbers of positions that are added to these change
 them, too."""
-FIXED = {"zeros": "zeros", "segment": "one segment", "full": "a mask that hides nothing"}
+FIXED = {"zeros": "zeros", "segment": "one segment", "full": "a mask that hides nothing", BIAS: "zeros"}
 """Kinds of what an argument is given, of which other values are not asked → the words for it."""
 _ODD = (13, 11, 7)
 """A shape of nothing: what takes it, and answers as before, does not look at it."""
@@ -65,7 +66,7 @@ def _given(
     changes = True if any(outcomes) else False if False in outcomes else None
     cache = any(word in name.lower() for word in _CACHES)
     supply = runner.signature.arrangement.beside.get(name)
-    given = FIXED.get(supply.kind, "") if supply is not None else ""
+    given = FIXED.get(supply.what or supply.kind, "") if supply is not None else ""
     return UngivenArgument(argument=name, changes=changes, form=form if changes else "", cache=cache, given=given)
 
 
