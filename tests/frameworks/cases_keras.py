@@ -204,3 +204,15 @@ class _OfAngles(_OfMapsAlone):
 
 def of_angles() -> keras.Model:
     return _OfAngles((24, 16))
+
+
+class InAListByPlaces(bare.Block):
+    """x and a mask of each query and key, which is handed on: of as many positions as features both have one shape."""
+
+    def call(self, inputs: Any, training: bool | None = None) -> Any:  # type: ignore[override]
+        mask = inputs[1] if len(inputs) > 1 else None
+        y = self.norm1(inputs[0])
+        if mask is not None and len(mask.shape) == 2:
+            mask = mask[:, None, :]
+        x = inputs[0] + self.dropout(self.attention(y, y, attention_mask=mask), training=training)
+        return [x + self.down(self.up(self.norm2(x))), mask]

@@ -599,6 +599,9 @@ DUE: dict[str, dict[str, Due]] = {
         "OfTwoSequences": refused("it is a layer of a decoder, or of two sequences: it needs others beside x"),
         "OfAnEncoding": refused("it is a layer of a decoder: OfAnEncoding.call needs encoding_outputs beside x"),
         "heads_of_all_features": Due(0, ("This is a correct post-norm", "heads of 16"), ("cannot be built",)),
+        "InAListByPlaces": Due(
+            0, ("x is the first of a tuple of 2", "with item 1 of inputs (true = attend)"), ("cannot be built", "✗")
+        ),
         "SaysNoSizes": Due(0, ("This is a correct pre-norm",), ("cannot be built",)),
         "configured_wrong": Due(0, ("This is a correct post-norm",), ("has no attribute",)),
         "ExchangedPrivately": Due(1, ("_wk.kernel does the work of attention.query.weight", "At: cases_keras.py:"), ()),

@@ -34,7 +34,7 @@ def conventional_meaning(name: str, framework: str) -> MaskMeaning | None:
         return usual
     if framework == "PyTorch":
         return "ignore" if name.endswith("padding_mask") else None
-    attends = bool(framework) and "mask" in name and (framework == "Keras" or "padding" not in name)
+    attends = bool(framework) and "mask" in name and (framework == "Keras" or "pad" not in name)
     return "attend" if attends else None
 
 

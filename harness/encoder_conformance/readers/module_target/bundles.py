@@ -14,6 +14,7 @@ from encoder_conformance.spec.axes import Array
 
 _OF_NUMPY = "names", "formats"
 """What NumPy asks a mapping for that it takes for the description of a dtype: JAX adds it to an array."""
+_USUAL_IN_TUPLE, _MOST_IN_TUPLE = 2, 3
 _UNPACKED = re.compile(r"values to unpack \(expected (\d+)")
 
 
@@ -24,15 +25,24 @@ class ReadOf(dict[str, Any]):
     def __init__(self, x: Any, *, attributes: bool) -> None:
         super().__init__()
         self._x, self._attributes = x, attributes
+        self._places = list[int]()
+        self._size = 0
         self.needed: list[str] = []
         self.optional: list[str] = []
 
-    def __getitem__(self, key: str) -> Any:
+    def __getitem__(self, key: object) -> Any:
+        if isinstance(key, int) and 0 <= key < _MOST_IN_TUPLE:
+            self._places.append(key)
+            return None if key else self._x
         if not isinstance(key, str):
             raise TypeError("x was looked for in a mapping")
         if key not in self.needed:
             self.needed.append(key)
         return None if may_be_mask(key) else self._x
+
+    def __len__(self) -> int:
+        self._size = _USUAL_IN_TUPLE  # as of `inputs[1] if len(inputs) > 1 else None`
+        return self._size
 
     def get(self, key: str, default: Any = None) -> Any:
         self.optional.append(key)
@@ -53,6 +63,9 @@ class ReadOf(dict[str, Any]):
 
     def keys_for(self, known: Arrangement) -> Arrangement | None:
         """How a module that asked so is called; None where it asked for nothing that may be x."""
+        size = max((self._size, *(place + 1 for place in self._places)))
+        if self._places and size > 1:
+            return _in_a_tuple(size, known)
         first = next((key for key in self.needed if not may_be_mask(key)), None)
         if first is None or {*_OF_NUMPY} <= {*self.needed}:
             return None
@@ -93,8 +106,9 @@ def unpacked(problem: str, known: Arrangement) -> Arrangement | None:
     """How a module is called that takes x out of a tuple, as what it raises for a mapping of nothing says; None where
     it is none such."""
     found = _UNPACKED.search(problem)
-    keys = tuple(str(place) for place in range(int(found[1]))) if found else ()
-    return replace(known, keys=keys, offered=keys[1:2]) if 0 < len(keys) <= _MOST_IN_TUPLE else None
+    return _in_a_tuple(int(found[1]), known) if found and int(found[1]) <= _MOST_IN_TUPLE else None
 
 
-_MOST_IN_TUPLE = 3
+def _in_a_tuple(size: int, known: Arrangement) -> Arrangement:
+    keys = tuple(map(str, range(size)))
+    return replace(known, keys=keys, offered=keys[1:2])

@@ -13,7 +13,7 @@ from encoder_conformance.readers.module_target.errors import BadTarget
 from encoder_conformance.readers.module_target.live import Feeds, LiveModule, Second, Signature
 from encoder_conformance.readers.onnx_file.graph.execution import ExecutionError
 
-_MASK = re.compile("mask|padding|(?:^|_)(?:non)?pads?$")
+_MASK = re.compile("mask|padding|(?:^|_)(?:non)?pads?$|(?:^|_)adj(?:acency)?(?:_|$)")
 _NO_MASK_WORDS = ("head_mask", "position", "rel", "encoder_att", "mem", "cross", "context", "cache")
 _SWITCHES = ("output_", "return_", "use_", "is_causal", "need_", "needs_", "do_", "has_", "interpolate_", "enable_")
 """Beginnings of names that say what to do, and are given no array whatever their default is."""

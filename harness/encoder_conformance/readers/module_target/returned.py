@@ -26,7 +26,7 @@ def like_x(answer: Any, x: Any, is_tensor: Callable[[Any], bool]) -> Any:
     """
 
     def is_alike(value: Any) -> bool:
-        return is_tensor(value) and _may_be(tuple(value.shape), tuple(x.shape))
+        return is_tensor(value) and _may_be(tuple(value.shape), tuple(x.shape)) and not _is_whole(value)
 
     found = [value for value in leaves(_of_the_last(answer, is_alike)) if is_tensor(value)]
     for value in found:
@@ -35,6 +35,11 @@ def like_x(answer: Any, x: Any, is_tensor: Callable[[Any], bool]) -> Any:
     shapes = tuple(tuple(int(size) for size in value.shape) for value in found)
     said = ", ".join(str(list(shape)) for shape in shapes) or type(answer).__name__
     raise OtherShape(f"it returns {said}, and x is {list(x.shape)}", shapes)
+
+
+def _is_whole(value: Any) -> bool:
+    """Whether it is of truths or of whole numbers, as a mask [batch, sequence, sequence] that is handed on."""
+    return any(word in str(value.dtype) for word in ("bool", "int"))
 
 
 def _may_be(shape: tuple[int | None, ...], due: tuple[int | None, ...]) -> bool:
