@@ -1,6 +1,7 @@
 """Layers on JAX, each of a kind that a pool of public repositories showed to be refused for a reason not theirs."""
 
 from dataclasses import field
+from functools import partial
 from typing import Any
 
 import equinox as eqx
@@ -326,3 +327,22 @@ def raises_behind_its_norm() -> Any:
         raise ValueError("no mesh is set")
 
     return fails, {"ln_1_gamma": jnp.ones(D), "w": jnp.ones((HIDDEN, 2 * D))}
+
+
+class InAPair(HandsItsMaskOn):
+    def __call__(self, inputs: Any) -> Any:  # type: ignore[override]
+        x, mask = inputs
+        return super().__call__(x, mask), mask
+
+
+class InABatch(HandsItsMaskOn):
+    def __call__(self, batch: Any) -> Any:  # type: ignore[override]
+        return {**batch, "nodes": super().__call__(batch["nodes"], batch["mask"])}
+
+
+def of_its_parameters() -> Any:
+    return partial(layer, parameters())
+
+
+def without_its_parameters() -> Any:
+    return layer

@@ -565,6 +565,10 @@ DUE: dict[str, dict[str, Due]] = {
         "OfMish": beyond("its activation is none that a layer may have", "x * tanh(softplus(x))", "_mistakes.py:"),
     },
     "cases_jax": {
+        "InAPair": Due(0, ("x is the first of a tuple of 2", "with item 1 of inputs"), ("cannot be initialised",)),
+        "InABatch": Due(0, ("x is 'nodes' of a mapping", "with mask and without"), ("cannot be initialised",)),
+        "of_its_parameters": Due(0, ("This is a correct post-norm",), ("no module of",)),
+        "without_its_parameters": refused("makes function, and no module", "is named with its parameters: (function,"),
         "ByItsMethods": refused("ByItsMethods", *UNCALLED),
         "LinenByItsMethods": refused("LinenByItsMethods", *UNCALLED),
         "EquinoxByItsMethods": refused("EquinoxByItsMethods", *UNCALLED),

@@ -26,6 +26,7 @@ from encoder_conformance.readers.module_target.model_sizes import narrowed, said
 
 _NAMED = 8
 """Classes that a hint names."""
+_OF_JAX = "a function of JAX is named with its parameters: (function, parameters)"
 _REQUIRED = re.compile(r"requires the (\S+) library")
 """What transformers says of a library that a model needs."""
 
@@ -120,7 +121,13 @@ def _made(
     if framework := framework_of(made):
         keep_maker(made, lambda: without_input(lambda: found(**values)))
         return Loaded(framework, made, chosen)
-    hint = "name a function that gives its .module()" if callable(getattr(made, "module", None)) else ""
+    hint = (
+        "name a function that gives its .module()"
+        if callable(getattr(made, "module", None))
+        else _OF_JAX
+        if callable(made)
+        else ""
+    )
     raise BadTarget(f"{name} makes {type(made).__name__}, and no module of PyTorch, Keras, Flax, Equinox or JAX", hint)
 
 

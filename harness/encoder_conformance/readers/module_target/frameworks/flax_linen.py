@@ -15,6 +15,7 @@ import numpy as np
 from flax.errors import ModifyScopeVariableError
 
 from encoder_conformance.readers.module_target.argument_names import WIDTH, feed_forward_last
+from encoder_conformance.readers.module_target.bundles import ReadOf, unpacked
 from encoder_conformance.readers.module_target.calling import in_training, refuse_uncalled, signature_of
 from encoder_conformance.readers.module_target.errors import BadTarget, last_frames, places_of
 from encoder_conformance.readers.module_target.frameworks.jax_framework import JaxFramework
@@ -34,7 +35,7 @@ from encoder_conformance.readers.module_target.probing import to_be_said
 from encoder_conformance.readers.module_target.supplies import ToldOf
 from encoder_conformance.readers.module_target.told import with_told
 from encoder_conformance.readers.module_target.ways_to_call import ways_to_call
-from encoder_conformance.readers.onnx_file.interface.probe_runs import SEQUENCE
+from encoder_conformance.readers.onnx_file.interface.probe_runs import BATCH, SEQUENCE
 
 _HOLDING = (nn.LayerNorm, nn.RMSNorm, nn.GroupNorm, nn.Dense, nn.DenseGeneral)
 """Linen's own modules that hold parameters by what they were given in a layer."""
@@ -225,6 +226,9 @@ def _initialised(module: nn.Module, signature: Signature) -> Mapping[str, Any]:
             break
         if (variables := _variables_of(module, signature, length, most, problems)) is not None:
             return variables
+        if length == SEQUENCE and (bundled := _bundled(module, signature)) is not None:
+            if (variables := _variables_of(module, bundled, length, most, problems)) is not None:
+                return variables
     hint = "name a pair of the module and its variables, or a function that makes one"
     best = problems[0] if problems else _Problem(Reached(), "it has none")
     for each in problems:
@@ -257,6 +261,20 @@ def _variables_of(
                 continue
             if variables.get("params"):
                 return variables
+    return None
+
+
+def _bundled(module: nn.Module, signature: Signature) -> Signature | None:
+    """How it is called where it takes x out of a mapping or a tuple; None where it is none such."""
+    for width in _widths(module):
+        asked = ReadOf(jnp.zeros((BATCH, SEQUENCE, width), jnp.float32), attributes=False)
+        try:
+            module.init(jax.random.key(0), asked)
+        except Exception as error:  # whatever a module does with a mapping of nothing
+            if found := unpacked(str(error), signature.arrangement):
+                return replace(signature, arrangement=found)
+        if found := asked.keys_for(signature.arrangement):
+            return replace(signature, arrangement=found)
     return None
 
 

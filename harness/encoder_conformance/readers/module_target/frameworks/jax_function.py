@@ -1,4 +1,4 @@
-"""JAX: a pair of a function of parameters and inputs, and its parameters."""
+"""JAX: a pair of a function of parameters and inputs, and its parameters; or a functools.partial of both."""
 
 from collections.abc import Callable
 from functools import partial
@@ -20,6 +20,25 @@ from encoder_conformance.readers.module_target.frameworks.jax_tree import (
 from encoder_conformance.readers.module_target.live import LiveModule
 from encoder_conformance.readers.module_target.parts import Tree
 
+_Pair = tuple[Callable[..., Any], Any]
+_Module = _Pair | partial[Any]
+
+
+def _split(found: object) -> _Pair | None:
+    """The function, whose first argument is its parameters, and these; None where it is none such."""
+    if isinstance(found, partial) and len(found.args) == 1:
+        found = partial(found.func, **found.keywords), found.args[0]
+    if not (isinstance(found, tuple) and len(found) == 2 and callable(found[0])):
+        return None
+    held = jax.tree.leaves(found[1])
+    return found if held and all(isinstance(leaf, (jax.Array, np.ndarray)) for leaf in held) else None
+
+
+def _parted(module: _Module) -> _Pair:
+    pair = _split(module)
+    assert pair is not None
+    return pair
+
 
 class _Function(JaxFramework):
     name = "JAX"
@@ -28,27 +47,25 @@ class _Function(JaxFramework):
     """A function has no parts."""
 
     def owns(self, found: object) -> bool:
-        if not (isinstance(found, tuple) and len(found) == 2 and callable(found[0])):
-            return False
-        held = jax.tree.leaves(found[1])
-        return bool(held) and all(isinstance(leaf, (jax.Array, np.ndarray)) for leaf in held)
+        return _split(found) is not None
 
-    def arrays(self, module: tuple[Callable[..., Any], Any]) -> Any:
-        return module[1]
+    def arrays(self, module: _Module) -> Any:
+        return _parted(module)[1]
 
-    def call_of(self, module: tuple[Callable[..., Any], Any]) -> tuple[Callable[..., Any], int]:
-        return module[0], 1
+    def call_of(self, module: _Module) -> tuple[Callable[..., Any], int]:
+        return _parted(module)[0], 1
 
-    def live(self, module: tuple[Callable[..., Any], Any]) -> LiveModule:
-        function, parameters = module
-        name = getattr(function, "__qualname__", type(function).__name__)
+    def live(self, module: _Module) -> LiveModule:
+        function, parameters = _parted(module)
+        known = getattr(function, "func", function)
+        name = getattr(known, "__qualname__", type(known).__name__)
         signature = signature_of(function, name, skipped=1)
 
         def bind(tree: Any, _: Keep | None = None) -> Called:
             return partial(function, tree)
 
         told = in_training(function, jax.random.key(SEED))
-        type_name = f"{getattr(function, '__module__', '')}.{name}"
+        type_name = f"{getattr(known, '__module__', '')}.{name}"
         made = Functional(bind, parameters, signature, type_name, shown=False, training=bind, told_in_training=told)
         return JaxModule(batched(made))
 
