@@ -220,3 +220,14 @@ class MapOfNothing(PlainPost):
     def __init__(self) -> None:
         super().__init__()
         self.times = nn.Linear(0, 0)
+
+
+class ConvolvedAcrossPositions(Plain):
+    """Its positions are the channels of a convolution along the features, so that it takes 30 of them, as AttnSleep."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.across = nn.Conv1d(30, 30, 3, padding=1)
+
+    def forward(self, x: Tensor, padding: Tensor | None = None) -> Tensor:
+        return self.layer(self.across(x), padding)  # here

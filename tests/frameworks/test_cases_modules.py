@@ -394,6 +394,9 @@ DUE: dict[str, dict[str, Due]] = {
         "HoldsAnother": right("6 parameters, cross.query.weight,", "change nothing in the layer that was read"),
     },
     "cases_gathered": {
+        "ConvolvedAcrossPositions": without(
+            "[batch, d_model, sequence]", "there is a convolution in it", "cases_gathered.py:"
+        ),
         "Excited": beyond(*POOLED),
         "WithTheLargest": beyond(*POOLED),
         "NormedOverPositions": beyond(*POOLED),
@@ -618,6 +621,16 @@ DUE: dict[str, dict[str, Due]] = {
         "OfOneItem": right("x is given as [sequence, d_model], item by item", "pre-norm", masks=False),
         "OfOneItemWithItsMask": right("[sequence, d_model], item by item", "with padding (true = ignore)"),
         "OfOneItemOverQueries": refused("the softmax of the scores is over the queries", "At: cases_items.py:"),
+    },
+    "cases_masks": {
+        "MaskOfQueriesNeeded": right("source_mask: x_mask again", "with x_mask (true = attend) and without"),
+        "MaskOfPatches": right("mask is given without the first position", "with mask (true = attend) and without"),
+        "MaskOfPatchesForOneItem": Due(
+            1,
+            ("mask is given without the first position", "The size of tensor", "it is taken at batch 1 and 2 alone"),
+            ("incorrect dimensions",),
+        ),
+        "BothMasksOrNone": right("key_mask: query_mask again", "with query_mask (true = attend) and without"),
     },
     "cases_written": {
         "MaskOfAClass": Due(0, ("This is a correct post-norm", "attn_mask takes a WholeMask, and no array"), ("✗",)),

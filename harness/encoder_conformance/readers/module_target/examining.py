@@ -29,7 +29,9 @@ from encoder_conformance.readers.module_target.local import long_enough
 from encoder_conformance.readers.module_target.map_choice import choose_map
 from encoder_conformance.readers.module_target.mapping import separated
 from encoder_conformance.readers.module_target.masking import causal_with_open_masks
+from encoder_conformance.readers.module_target.masks_together import with_masks_together
 from encoder_conformance.readers.module_target.mixed_precision import answers_in_mixed_precision
+from encoder_conformance.readers.module_target.past_first import with_masks_past_first
 from encoder_conformance.readers.module_target.probing import awake, live_semantics, refuse_what_changes_nothing
 from encoder_conformance.readers.module_target.proving import changing, parameters_for
 from encoder_conformance.readers.module_target.reading import (
@@ -142,6 +144,7 @@ def _opened(framework: ModuleFramework, given: object, told: ToldOf) -> Examinat
     live, filled = with_numbers(framework.live(given))
     held, before = live.held(), live.flat().copy()
     module, x = called_as_it_takes(live, told(live.signature.x))
+    module = with_masks_past_first(with_masks_together(module, x), x)
     refuse_written(module, before, {"x": x})
     refuse_unrunnable(module, {"x": x})
     as_given, kept = format_as_given(module, x), None
