@@ -61,3 +61,13 @@ class MaskOfPatchesForOneItem(_OfTwoMasks):
             bias = torch.where(shown[:, None, :] * shown[:, :, None], 0.0, torch.finfo(x.dtype).min)
         x = x + self.attended(self.norm1(x), bias)
         return x + self.ffn(self.norm2(x))
+
+
+class CastBesideAMask(Plain):
+    """Its scores are cast to float32 where there is a mask, and its values stay as they are."""
+
+    def core(self, q: Tensor, k: Tensor, v: Tensor, ignore: Tensor | None) -> Tensor:
+        scores = q @ k.transpose(-1, -2) / q.shape[-1] ** 0.5
+        if ignore is not None:
+            scores = scores.float().masked_fill(ignore[:, None, None, :], -1e9)
+        return scores.softmax(-1) @ v

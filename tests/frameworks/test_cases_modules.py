@@ -630,6 +630,7 @@ DUE: dict[str, dict[str, Due]] = {
             ("mask is given without the first position", "The size of tensor", "it is taken at batch 1 and 2 alone"),
             ("incorrect dimensions",),
         ),
+        "CastBesideAMask": right("with its masks it is not asked in float64: RuntimeError", "in float32, with padding"),
         "BothMasksOrNone": right("key_mask: query_mask again", "with query_mask (true = attend) and without"),
     },
     "cases_written": {

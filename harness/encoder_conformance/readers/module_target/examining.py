@@ -200,6 +200,7 @@ def _examined(
     examination.stated = alternatives[0] if alternatives else None
     known = examination.layer or examination.stated
     _find_masks(examination, semantics, known)
+    _leave_out_float64(examination, known)
     choose_map(examination, alternatives)
     if examination.stated is not None and examination.layer is None and examination.stated != known:
         _find_masks(examination, semantics, examination.stated)
@@ -280,6 +281,32 @@ def _raised_in(examination: Examination, dtype: DtypeName) -> Exception | None:
         bench = examination.bench(dtype)
         bench.output(bench.x())
     except (ExecutionError, RuntimeError) as error:
+        return error
+    return None
+
+
+def _leave_out_float64(examination: Examination, known: Layer | None) -> None:
+    """Where it takes its masks in float32 alone, as one whose scores are cast beside a mask."""
+    if known is None or "float64" not in examination.dtypes or not examination.semantics.masks:
+        return
+    raised = [_raised_with_masks(examination, known.attention.num_heads, each) for each in _WIDE]
+    if raised[0] is not None and raised[1] is None:
+        examination.dtypes = ("float32",)
+        note = noted("no-float64", f"with its masks it is not asked in float64: {_said(raised[0])}")
+        examination.notes = *examination.notes, note
+
+
+def _raised_with_masks(examination: Examination, num_heads: int, dtype: DtypeName) -> Exception | None:
+    semantics, bench = examination.semantics, examination.bench(dtype)
+    padding = np.ones((semantics.B, 1, 1, semantics.S), np.bool_)
+    padding[..., -1] = False
+    x = bench.x().astype(FORMATS[dtype].numpy)
+    try:
+        masks = Masks(padding, None, sequence=semantics.S)
+        bench.module.run(module_feeds(semantics, x, masks, num_heads, always_causal=examination.always_causal))
+    except NotImplementedError:
+        return None
+    except ExecutionError as error:
         return error
     return None
 
