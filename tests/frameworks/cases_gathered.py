@@ -231,3 +231,28 @@ class ConvolvedAcrossPositions(Plain):
 
     def forward(self, x: Tensor, padding: Tensor | None = None) -> Tensor:
         return self.layer(self.across(x), padding)  # here
+
+
+class GatedSkips(Plain):
+    """Gates stand in the place of residual sums, as of a gated recurrent unit, in GTrXL."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.of_skip, self.of_branch = (nn.Linear(self.D, 3 * self.D, bias=False) for _ in range(2))
+
+    def gated(self, x: Tensor, y: Tensor) -> Tensor:
+        (r, z, h), (u, v, w) = self.of_branch(y).chunk(3, -1), self.of_skip(x).chunk(3, -1)
+        update = torch.sigmoid(z + v - 2.0)
+        return (1 - update) * x + update * torch.tanh(h + torch.sigmoid(r + u) * w)
+
+    def layer(self, x: Tensor, ignore: Tensor | None = None) -> Tensor:
+        x = self.gated(x, torch.relu(self.attend(self.norm1(x), ignore)))
+        return self.gated(x, torch.relu(self.ffn(self.norm2(x))))
+
+
+class HeadsMergedInPlace(PlainPost):
+    """What heads give is read as it lies, without a transpose, and no map follows."""
+
+    def attend(self, x: Tensor, ignore: Tensor | None) -> Tensor:
+        q, k, v = self.split(self.q(x)), self.split(self.k(x)), self.split(self.v(x))
+        return self.core(q, k, v, ignore).contiguous().view(x.shape)

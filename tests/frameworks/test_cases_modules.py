@@ -394,6 +394,8 @@ DUE: dict[str, dict[str, Due]] = {
         "HoldsAnother": right("6 parameters, cross.query.weight,", "change nothing in the layer that was read"),
     },
     "cases_gathered": {
+        "GatedSkips": without("a norm is missing", "stands in the place of a residual sum", "cases_gathered.py:"),
+        "HeadsMergedInPlace": beyond("what heads give is put together without a transpose", "cases_plain.py:"),
         "ConvolvedAcrossPositions": without(
             "[batch, d_model, sequence]", "there is a convolution in it", "cases_gathered.py:"
         ),
@@ -618,6 +620,7 @@ DUE: dict[str, dict[str, Due]] = {
         ),
     },
     "cases_items": {
+        "OfWindowsOfAll": right("pre-norm", masks=False),
         "OfOneItem": right("x is given as [sequence, d_model], item by item", "pre-norm", masks=False),
         "OfOneItemWithItsMask": right("[sequence, d_model], item by item", "with padding (true = ignore)"),
         "OfOneItemOverQueries": refused("the softmax of the scores is over the queries", "At: cases_items.py:"),
