@@ -256,3 +256,31 @@ class HeadsMergedInPlace(PlainPost):
     def attend(self, x: Tensor, ignore: Tensor | None) -> Tensor:
         q, k, v = self.split(self.q(x)), self.split(self.k(x)), self.split(self.v(x))
         return self.core(q, k, v, ignore).contiguous().view(x.shape)
+
+
+class OneQuery(Plain):
+    """The first position alone is a query, and its scores are sums of products of elements, as in CaiT and XCiT."""
+
+    def attend(self, x: Tensor, ignore: Tensor | None) -> Tensor:
+        q, k, v = self.split(self.q(x)), self.split(self.k(x)), self.split(self.v(x))
+        scores = (q[:, :, :1] * k).sum(-1) / q.shape[-1] ** 0.5
+        first = (scores.softmax(-1).unsqueeze(2) @ v).transpose(1, 2).flatten(2)
+        return torch.cat([self.o(first), x[:, 1:]], 1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.layer(x)
+
+
+class OneQueryOfOneMap(OneQuery):
+    """The same, of one map for query, key and value."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.qkv = nn.Linear(self.D, 3 * self.D)
+        self.q = self.k = self.v = nn.Identity()  # type: ignore[assignment]
+
+    def attend(self, x: Tensor, ignore: Tensor | None) -> Tensor:
+        q, k, v = (self.split(each) for each in self.qkv(x).chunk(3, -1))
+        scores = (q[:, :, :1] * k).sum(-1) / q.shape[-1] ** 0.5
+        first = (scores.softmax(-1).unsqueeze(2) @ v).transpose(1, 2).flatten(2)
+        return torch.cat([self.o(first), x[:, 1:]], 1)

@@ -394,6 +394,8 @@ DUE: dict[str, dict[str, Due]] = {
         "HoldsAnother": right("6 parameters, cross.query.weight,", "change nothing in the layer that was read"),
     },
     "cases_gathered": {
+        "OneQuery": without("feed-forward network multiplies", "as of a class token", "cases_gathered.py:"),
+        "OneQueryOfOneMap": without("feed-forward network multiplies", "as of a class token", "cases_gathered.py:"),
         "GatedSkips": without("a norm is missing", "stands in the place of a residual sum", "cases_gathered.py:"),
         "HeadsMergedInPlace": beyond("what heads give is put together without a transpose", "cases_plain.py:"),
         "ConvolvedAcrossPositions": without(
