@@ -279,6 +279,7 @@ DUE: dict[str, dict[str, Due]] = {
         "EndsItsProcess": refused("it ends its own process, by SystemExit: 0", "cases_steps.py:"),
     },
     "cases_calls": {
+        "TurnedByAnEncoding": right("rope θ 10000 interleaved", "encoding: cosines and sines of theta 10000"),
         "ChannelsFirst": right("x is given as [batch, d_model, sequence]"),
         "ChannelsFirstPost": right(
             "x is given as [batch, d_model, sequence]", "with x_mask (true = attend) and without"

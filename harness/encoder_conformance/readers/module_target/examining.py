@@ -3,7 +3,6 @@
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
-from itertools import chain
 
 import numpy as np
 
@@ -131,7 +130,11 @@ def _given_otherwise(
     """The module, the same without what it was given in, and what is read `again` off it: where what it was given
     beside x may be given otherwise, and is a layer's, or positions, then."""
     turned = turned_otherwise(read) if "rope" in exported.features else ()
-    for other, added in chain(((each, False) for each in turned), without_positions(read, x)):
+    for other in turned:
+        otherwise = again(other)
+        if otherwise.layer is not None or (otherwise.features and "rope" not in otherwise.features):
+            return module.arranged(other.signature.arrangement) or module, other, otherwise
+    for other, added in without_positions(read, x):
         without = again(other)
         if added or without.layer is not None:
             return module.arranged(other.signature.arrangement) or module, other, without

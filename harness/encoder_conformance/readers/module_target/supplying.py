@@ -13,6 +13,7 @@ from encoder_conformance.readers.module_target.batches import refuse_some_batche
 from encoder_conformance.readers.module_target.bundles import bundled
 from encoder_conformance.readers.module_target.by_effect import (
     called_by_effect,
+    of_each_position,
     refuse_attended,
     refuse_second,
     with_x_again,
@@ -156,6 +157,8 @@ def _first_taken(
         for x in map(drawn, shapes):
             if (problem := _problem_with(other, x)) is not None:
                 refused.problems.append(problem)
+            elif not of_each_position(other, x):
+                continue
             elif _takes_fewer_items(other, x) and not _follows_items(other, x):
                 return other, x
             else:

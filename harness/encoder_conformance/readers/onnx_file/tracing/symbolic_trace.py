@@ -278,8 +278,8 @@ class SymbolicTrace(ValueTable):
             return of_heads
         one, two = self._weighed(one), self._weighed(two)
         if one.operation.shape != two.operation.shape or not np.array_equal(one.index, two.index):
-            turned = one.index.shape == two.index.shape and any(isinstance(each.operation, Context) for each in (one, two))
-            feature: Feature | None = "heads_merged" if turned else None
+            merged = any(isinstance(each.operation, Context) for each in (one, two))
+            feature: Feature | None = "heads_merged" if merged and one.index.shape == two.index.shape else None
             raise UnsupportedPattern("a sum of elements of different positions or features", feature)
         return View(Sum(one.operation.shape, node.output[0], one, two), one.index)
 
