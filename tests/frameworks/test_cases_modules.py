@@ -768,3 +768,13 @@ def test_heads_that_are_wider_than_is_stated_are_said(conform: Callable, tmp_pat
     assert "shape mismatch" not in printed, printed
     assert "This is not post-gelu: attention.head_dim is 12 in the module" in printed, printed
     assert "It was not asked: see above." in printed, printed
+
+
+def test_a_bias_that_the_stated_layer_lacks_is_not_said_to_be_read_nowhere(conform: Callable, tmp_path: Path) -> None:
+    """Nothing was read off it, and its map is by names: what it does with its biases is not known."""
+    target = HERE / "cases_mistakes.py:SeesLaterAlone"
+    ended = conform("check", target, "--layer", "pre-gelu-tanh", "--dtype", "float32", "--out", tmp_path / "out")
+    printed = " ".join(ended.stdout.split())
+    assert ended.status == 1, printed
+    assert "is read nowhere" not in printed, printed
+    assert "q.bias, k.bias and v.bias, have no place in the layer that is stated" in printed, printed
