@@ -71,3 +71,17 @@ class CastBesideAMask(Plain):
         if ignore is not None:
             scores = scores.float().masked_fill(ignore[:, None, None, :], -1e9)
         return scores.softmax(-1) @ v
+
+
+class ThrownAwayBatchLast(Plain):
+    """Its mask is [sequence, sequence, batch], and what is filled by it is thrown away."""
+
+    def core(self, q: Tensor, k: Tensor, v: Tensor, ignore: Tensor | None) -> Tensor:
+        scores = q @ k.transpose(-1, -2) / q.shape[-1] ** 0.5
+        if ignore is not None:
+            assert ignore.shape == (q.shape[2], k.shape[2], q.shape[0])
+            scores.masked_fill(ignore.permute(2, 0, 1).unsqueeze(1) == 0, -torch.inf)  # here
+        return scores.softmax(-1) @ v
+
+    def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
+        return self.layer(x, mask)

@@ -637,6 +637,7 @@ DUE: dict[str, dict[str, Due]] = {
             ("incorrect dimensions",),
         ),
         "CastBesideAMask": right("with its masks it is not asked in float64: RuntimeError", "in float32, with padding"),
+        "ThrownAwayBatchLast": right("masked_fill gives a new tensor, which is thrown away", masks=False),
         "BothMasksOrNone": right("key_mask: query_mask again", "with query_mask (true = attend) and without"),
     },
     "cases_written": {
@@ -666,6 +667,7 @@ DUE: dict[str, dict[str, Due]] = {
         "precision_told_twice": right("pre-norm"),
     },
     "cases_wrapped": {
+        "OverriddenByAnother": Due(2, ("under torch.device and without differ",), ("with nothing dropped",)),
         "compiled": right(*COMPILED),
         "compiled_in_place": right(*COMPILED),
         "compiled_part": right(*COMPILED),
