@@ -216,6 +216,7 @@ def of_each_position(module: LiveModule, x: Array) -> bool:
 
 
 def _output(module: LiveModule | None, x: Array) -> Array | None:
+    """The output for x [B, S, D]; None where it takes none."""
     try:
         return None if module is None else module.run({"x": x})["output"]
     except ExecutionError:

@@ -40,7 +40,7 @@ def _belong_together(alone: LiveModule, both: LiveModule, names: tuple[str, str]
 
 
 def _masks(x: Array) -> Iterator[Array]:
-    """Masks that flag every second position, in the usual forms."""
+    """Masks that flag every second position of x [B, S, D], in the usual forms."""
     batch, sequence = x.shape[:2]
     sizes = {"B": batch, "S": sequence}
     for axes, dtype in product(*_FORMS):
@@ -57,14 +57,15 @@ def _answer(module: LiveModule, feeds: Feeds) -> Array | str:
 
 
 def _is_other(answer: Array | str, plain: Array | str) -> bool:
-    """Whether both are outputs, and not the same."""
+    """Whether both are outputs [B, S, D], and not the same."""
     if isinstance(answer, str) or isinstance(plain, str):
         return False
     return not np.allclose(answer, plain, rtol=0, atol=_CHANGED * np.abs(plain).max(), equal_nan=True)
 
 
 def _does_something(answer: Array | str, plain: Array | str) -> bool:
-    """Whether a mask changes the output by itself, or is refused for another reason than that the other is None."""
+    """Whether a mask changes the output [B, S, D] by itself, or is refused for another reason than that the other is
+    None."""
     if isinstance(answer, str):
         return not any(words in answer for words in OF_NONE)
     return _is_other(answer, plain)

@@ -124,8 +124,8 @@ def _as_it_is_taken(module: LiveModule, x: Array) -> LiveModule:
 
 
 def _features_normed(module: LiveModule, x: Array) -> tuple[LiveModule, Array]:
-    """The same call, in which what its norms are as wide as is d_model: of so many channels beside as many positions
-    as these are wide, channels are the positions."""
+    """The same call, and its x [B, S, D], in which what its norms are as wide as is d_model: of so many channels beside
+    as many positions as these are wide, channels are the positions."""
     known, normed = module.signature.arrangement, widths_of(module)[0]
     if known.form != "BDS" or normed == x.shape[-1] or normed != x.shape[1]:
         return module, x

@@ -56,8 +56,8 @@ class NothingDropped(TorchFunctionMode):
 
 
 def refuse_another(plain: Array, overridden: Array) -> None:
-    """Raises ExecutionError where it is another output, in evaluation, where functions of PyTorch are overridden: then
-    one function is called for another there, and dropout is taken out of that."""
+    """Raises ExecutionError where it is another output [B, S, D], in evaluation, where functions of PyTorch are
+    overridden: then one function is called for another there, and dropout is taken out of that."""
     if not np.array_equal(plain, overridden):
         raise ExecutionError("where functions of PyTorch are overridden it gives another output")
 
