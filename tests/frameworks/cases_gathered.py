@@ -284,3 +284,14 @@ class OneQueryOfOneMap(OneQuery):
         scores = (q[:, :, :1] * k).sum(-1) / q.shape[-1] ** 0.5
         first = (scores.softmax(-1).unsqueeze(2) @ v).transpose(1, 2).flatten(2)
         return torch.cat([self.o(first), x[:, 1:]], 1)
+
+
+class KeysForValues(PlainPost):
+    """Its weights meet keys and not values, and its norms have an epsilon that no published encoder has."""
+
+    def norm(self) -> nn.Module:
+        return nn.LayerNorm(self.D, eps=1e-6)
+
+    def attend(self, x: Tensor, ignore: Tensor | None) -> Tensor:
+        q, k = self.split(self.q(x)), self.split(self.k(x))
+        return self.o(self.core(q, k, k, ignore).transpose(1, 2).flatten(2))

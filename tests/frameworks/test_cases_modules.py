@@ -398,6 +398,7 @@ DUE: dict[str, dict[str, Due]] = {
         "OneQuery": without("feed-forward network multiplies", "as of a class token", "cases_gathered.py:"),
         "OneQueryOfOneMap": without("feed-forward network multiplies", "as of a class token", "cases_gathered.py:"),
         "GatedSkips": without("a norm is missing", "stands in the place of a residual sum", "cases_gathered.py:"),
+        "KeysForValues": Due(1, ("which sounds like it, is read nowhere", "At: cases_gathered.py:"), ()),
         "HeadsMergedInPlace": beyond("what heads give is put together without a transpose", "cases_plain.py:"),
         "ConvolvedAcrossPositions": without(
             "[batch, d_model, sequence]", "there is a convolution in it", "cases_gathered.py:"
