@@ -228,8 +228,8 @@ def _cause(found: Diagnosis, formats: str) -> str:
 
 
 def _place(part: PartResult) -> str:
-    """The line of source of the first error that has one; else of what is no layer's, or is read in another's place; or,
-    where there is no error, of another warning; else of a key in which it is another, or of the first stage that is
+    """The line of source of the first error that has one; else of what is no layer's, or is read in another's place;
+    or, where there is no error, of another warning; else of a key in which it is another, or of the first stage that is
     wrong."""
     described = part.described
     leading = [each for each in part.warnings if each.kind in ("layer-not-read", "parameter-read-twice")]
