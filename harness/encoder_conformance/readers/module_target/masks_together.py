@@ -31,11 +31,17 @@ def with_masks_together(module: LiveModule, x: Array) -> LiveModule:
 
 
 def _belong_together(alone: LiveModule, both: LiveModule, names: tuple[str, str], x: Array) -> bool:
-    """Whether, in the first form in which both together hide something, neither does anything by itself."""
+    """Whether, in the first form in which both together hide something, neither does anything by itself; or the second
+    fails without the first, and both give another output than the first alone."""
     plain = _answer(alone, {"x": x})
     for mask in _masks(x):
-        if _is_other(_answer(both, {"x": x, names[0]: mask}), plain):
-            return not any(_does_something(_answer(alone, {"x": x, name: mask}), plain) for name in names)
+        together = _answer(both, {"x": x, names[0]: mask})
+        if _is_other(together, plain):
+            first, second = (_answer(alone, {"x": x, name: mask}) for name in names)
+            needs_it = isinstance(second, str) and not _does_something(second, plain)
+            return (needs_it and _is_other(together, first)) or not any(
+                _does_something(each, plain) for each in (first, second)
+            )
     return False
 
 
