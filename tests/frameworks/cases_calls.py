@@ -482,3 +482,18 @@ class Patches(nn.Module):
         for block in self.blocks:
             x = block(x)
         return x.mean(1)
+
+
+class TurnedByAnEncoding(Plain):
+    """Its `encoding` is cosines and sines by place, of which neither is named, as LightGlue's."""
+
+    def rotate(self, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
+        return self.turned(q), self.turned(k)
+
+    def turned(self, x: Tensor) -> Tensor:
+        first, second = x.unflatten(-1, (-1, 2)).unbind(-1)
+        return x * self.encoding[0] + torch.stack((-second, first), -1).flatten(-2) * self.encoding[1]
+
+    def forward(self, x: Tensor, encoding: Tensor, padding: Tensor | None = None) -> Tensor:
+        self.encoding = encoding
+        return self.layer(x, padding)

@@ -220,3 +220,78 @@ class MapOfNothing(PlainPost):
     def __init__(self) -> None:
         super().__init__()
         self.times = nn.Linear(0, 0)
+
+
+class ConvolvedAcrossPositions(Plain):
+    """Its positions are the channels of a convolution along the features, so that it takes 30 of them, as AttnSleep."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.across = nn.Conv1d(30, 30, 3, padding=1)
+
+    def forward(self, x: Tensor, padding: Tensor | None = None) -> Tensor:
+        return self.layer(self.across(x), padding)  # here
+
+
+class GatedSkips(Plain):
+    """Gates stand in the place of residual sums, as of a gated recurrent unit, in GTrXL."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.of_skip, self.of_branch = (nn.Linear(self.D, 3 * self.D, bias=False) for _ in range(2))
+
+    def gated(self, x: Tensor, y: Tensor) -> Tensor:
+        (r, z, h), (u, v, w) = self.of_branch(y).chunk(3, -1), self.of_skip(x).chunk(3, -1)
+        update = torch.sigmoid(z + v - 2.0)
+        return (1 - update) * x + update * torch.tanh(h + torch.sigmoid(r + u) * w)
+
+    def layer(self, x: Tensor, ignore: Tensor | None = None) -> Tensor:
+        x = self.gated(x, torch.relu(self.attend(self.norm1(x), ignore)))
+        return self.gated(x, torch.relu(self.ffn(self.norm2(x))))
+
+
+class HeadsMergedInPlace(PlainPost):
+    """What heads give is read as it lies, without a transpose, and no map follows."""
+
+    def attend(self, x: Tensor, ignore: Tensor | None) -> Tensor:
+        q, k, v = self.split(self.q(x)), self.split(self.k(x)), self.split(self.v(x))
+        return self.core(q, k, v, ignore).contiguous().view(x.shape)
+
+
+class OneQuery(Plain):
+    """The first position alone is a query, and its scores are sums of products of elements, as in CaiT and XCiT."""
+
+    def attend(self, x: Tensor, ignore: Tensor | None) -> Tensor:
+        q, k, v = self.split(self.q(x)), self.split(self.k(x)), self.split(self.v(x))
+        scores = (q[:, :, :1] * k).sum(-1) / q.shape[-1] ** 0.5
+        first = (scores.softmax(-1).unsqueeze(2) @ v).transpose(1, 2).flatten(2)
+        return torch.cat([self.o(first), x[:, 1:]], 1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.layer(x)
+
+
+class OneQueryOfOneMap(OneQuery):
+    """The same, of one map for query, key and value."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.qkv = nn.Linear(self.D, 3 * self.D)
+        self.q = self.k = self.v = nn.Identity()  # type: ignore[assignment]
+
+    def attend(self, x: Tensor, ignore: Tensor | None) -> Tensor:
+        q, k, v = (self.split(each) for each in self.qkv(x).chunk(3, -1))
+        scores = (q[:, :, :1] * k).sum(-1) / q.shape[-1] ** 0.5
+        first = (scores.softmax(-1).unsqueeze(2) @ v).transpose(1, 2).flatten(2)
+        return torch.cat([self.o(first), x[:, 1:]], 1)
+
+
+class KeysForValues(PlainPost):
+    """Its weights meet keys and not values, and its norms have an epsilon that no published encoder has."""
+
+    def norm(self) -> nn.Module:
+        return nn.LayerNorm(self.D, eps=1e-6)
+
+    def attend(self, x: Tensor, ignore: Tensor | None) -> Tensor:
+        q, k = self.split(self.q(x)), self.split(self.k(x))
+        return self.o(self.core(q, k, k, ignore).transpose(1, 2).flatten(2))

@@ -3,6 +3,7 @@
 import torch
 from cases_plain import Plain, PlainPost
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 
 class OfOneItem(Plain):
@@ -36,3 +37,13 @@ class OfOneItemOverQueries(OfOneItem):
         scores = self.q(x) @ self.k(x).T / self.D**0.5
         x = rows + self.o(nn.functional.softmax(scores, dim=0) @ self.v(x))
         return x + self.ffn(self.norm2(x))
+
+
+class OfWindowsOfAll(Plain):
+    """An axis of windows, of which there is one, stands between heads and positions, as in Hiera."""
+
+    def core(self, q: Tensor, k: Tensor, v: Tensor, ignore: Tensor | None) -> Tensor:
+        return F.scaled_dot_product_attention(*(each.unsqueeze(2) for each in (q, k, v))).squeeze(2)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.layer(x)

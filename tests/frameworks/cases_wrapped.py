@@ -6,6 +6,7 @@ import torch
 from cases_plain import Plain, PlainPost
 from torch import Tensor, nn
 from torch.nn import functional as F
+from torch.overrides import handle_torch_function, has_torch_function
 
 # ------------------------------------------------------------------------------- wrappers
 
@@ -220,3 +221,24 @@ class AdapterBeside(Plain):
 
     def ffn(self, x: Tensor) -> Tensor:
         return super().ffn(x) + self.widen(F.relu(self.narrow(x)))
+
+
+def _weighted_first(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    return (q @ k.transpose(-1, -2) / q.shape[-1] ** 0.5).softmax(-1) @ v
+
+
+def _weighted(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    """Begins as PyTorch's own functions do, and names another where it is overridden."""
+    if has_torch_function((q, k, v)):
+        return handle_torch_function(_weighted_first, (q, k, v), q, k, v)
+    return _weighted_first(k, q, v)
+
+
+class OverriddenByAnother(PlainPost):
+    """Under torch.device its attention is another function, as that of a copy that kept the name of its model."""
+
+    def core(self, q: Tensor, k: Tensor, v: Tensor, ignore: Tensor | None) -> Tensor:
+        return _weighted(q, k, v)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.layer(x)

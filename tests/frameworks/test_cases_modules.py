@@ -279,6 +279,7 @@ DUE: dict[str, dict[str, Due]] = {
         "EndsItsProcess": refused("it ends its own process, by SystemExit: 0", "cases_steps.py:"),
     },
     "cases_calls": {
+        "TurnedByAnEncoding": right("rope θ 10000 interleaved", "encoding: cosines and sines of theta 10000"),
         "ChannelsFirst": right("x is given as [batch, d_model, sequence]"),
         "ChannelsFirstPost": right(
             "x is given as [batch, d_model, sequence]", "with x_mask (true = attend) and without"
@@ -398,6 +399,14 @@ DUE: dict[str, dict[str, Due]] = {
         "HoldsAnother": right("6 parameters, cross.query.weight,", "change nothing in the layer that was read"),
     },
     "cases_gathered": {
+        "OneQuery": without("feed-forward network multiplies", "as of a class token", "cases_gathered.py:"),
+        "OneQueryOfOneMap": without("feed-forward network multiplies", "as of a class token", "cases_gathered.py:"),
+        "GatedSkips": without("a norm is missing", "stands in the place of a residual sum", "cases_gathered.py:"),
+        "KeysForValues": Due(1, ("which sounds like it, is read nowhere", "At: cases_gathered.py:"), ()),
+        "HeadsMergedInPlace": beyond("what heads give is put together without a transpose", "cases_plain.py:"),
+        "ConvolvedAcrossPositions": without(
+            "[batch, d_model, sequence]", "there is a convolution in it", "cases_gathered.py:"
+        ),
         "Excited": beyond(*POOLED),
         "WithTheLargest": beyond(*POOLED),
         "NormedOverPositions": beyond(*POOLED),
@@ -626,9 +635,22 @@ DUE: dict[str, dict[str, Due]] = {
         ),
     },
     "cases_items": {
+        "OfWindowsOfAll": right("pre-norm", masks=False),
         "OfOneItem": right("x is given as [sequence, d_model], item by item", "pre-norm", masks=False),
         "OfOneItemWithItsMask": right("[sequence, d_model], item by item", "with padding (true = ignore)"),
         "OfOneItemOverQueries": refused("the softmax of the scores is over the queries", "At: cases_items.py:"),
+    },
+    "cases_masks": {
+        "MaskOfQueriesNeeded": right("source_mask: x_mask again", "with x_mask (true = attend) and without"),
+        "MaskOfPatches": right("mask is given without the first position", "with mask (true = attend) and without"),
+        "MaskOfPatchesForOneItem": Due(
+            1,
+            ("mask is given without the first position", "The size of tensor", "it is taken at batch 1 and 2 alone"),
+            ("incorrect dimensions",),
+        ),
+        "CastBesideAMask": right("with its masks it is not asked in float64: RuntimeError", "in float32, with padding"),
+        "ThrownAwayBatchLast": right("masked_fill gives a new tensor, which is thrown away", masks=False),
+        "BothMasksOrNone": right("key_mask: query_mask again", "with query_mask (true = attend) and without"),
     },
     "cases_written": {
         "MaskOfAClass": Due(0, ("This is a correct post-norm", "attn_mask takes a WholeMask, and no array"), ("✗",)),
@@ -657,6 +679,7 @@ DUE: dict[str, dict[str, Due]] = {
         "precision_told_twice": right("pre-norm"),
     },
     "cases_wrapped": {
+        "OverriddenByAnother": Due(2, ("under torch.device and without differ",), ("with nothing dropped",)),
         "compiled": right(*COMPILED),
         "compiled_in_place": right(*COMPILED),
         "compiled_part": right(*COMPILED),
@@ -759,3 +782,13 @@ def test_heads_that_are_wider_than_is_stated_are_said(conform: Callable, tmp_pat
     assert "shape mismatch" not in printed, printed
     assert "This is not post-gelu: attention.head_dim is 12 in the module" in printed, printed
     assert "It was not asked: see above." in printed, printed
+
+
+def test_a_bias_that_the_stated_layer_lacks_is_not_said_to_be_read_nowhere(conform: Callable, tmp_path: Path) -> None:
+    """Nothing was read off it, and its map is by names: what it does with its biases is not known."""
+    target = HERE / "cases_mistakes.py:SeesLaterAlone"
+    ended = conform("check", target, "--layer", "pre-gelu-tanh", "--dtype", "float32", "--out", tmp_path / "out")
+    printed = " ".join(ended.stdout.split())
+    assert ended.status == 1, printed
+    assert "is read nowhere" not in printed, printed
+    assert "q.bias, k.bias and v.bias, have no place in the layer that is stated" in printed, printed

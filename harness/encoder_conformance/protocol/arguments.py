@@ -81,7 +81,8 @@ class MaskForm(Frozen):
 class MaskArgument(MaskInput):
     """An argument of a module's call. `place`: how many stand before it; None: it is given by its name alone. `forms`:
     those of the usual ones in which it is taken. `keys_first`: whether its axis of keys is before that of queries.
-    `counted`: only how many positions it shows counts: lengths."""
+    `counted`: only how many positions it shows counts: lengths. `past_first`: it has no place for the first position.
+    """
 
     argument: str
     meaning: MaskMeaning
@@ -92,6 +93,7 @@ class MaskArgument(MaskInput):
     forms: tuple[MaskForm, ...] = ()
     keys_first: bool = False
     counted: bool = False
+    past_first: bool = False
 
 
 MaskEffect = Literal["queries", "shifted", "part", "attended"]

@@ -56,7 +56,7 @@ class InputLimits:
     def of_module(cls, described: ModuleDescription) -> "InputLimits":
         limits = cls._of_masks(described.masks)
         bias = any(mask.by_query and mask.by_head and mask.meaning == "additive" for mask in described.masks)
-        counted = any(mask.counted for mask in described.masks)
+        counted = any(mask.counted or mask.past_first for mask in described.masks)
         return replace(limits, bias=bias, causal=described.always_causal, counted=counted)
 
     @classmethod

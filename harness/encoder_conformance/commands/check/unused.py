@@ -11,13 +11,14 @@ from encoder_conformance.spec.words import some
 
 def unused_findings(described: ModuleDescription, names: Iterable[str]) -> Iterator[Finding]:
     """`names`: those of its own parameters that nothing else is said of."""
+    known = described.layer is not None or (described.proof is not None and described.proof.holds)
     idle, of_no_step, unused = list[str](), list[str](), list[str]()
     for own in names:
         if own in described.idle_here:
             idle.append(own)
         elif own in described.of_no_step:
             of_no_step.append(own)
-        elif (finding := _left_out(described, own)) is not None:
+        elif known and (finding := _left_out(described, own)) is not None:
             yield finding
         else:
             unused.append(own)
@@ -36,7 +37,11 @@ def unused_findings(described: ModuleDescription, names: Iterable[str]) -> Itera
             else "it is right with the numbers that it has now"
         )
         yield _warning("parameter-of-no-step", message, of_no_step, f"{hint}, and was not asked with others")
-    if unused:
+    if unused and not known:
+        have = "have" if len(unused) > 1 else "has"
+        message = f"{_called(unused)} {have} no place in the layer that is stated"
+        yield _warning("parameter-unused", message, unused)
+    elif unused:
         change = "change" if len(unused) > 1 else "changes"
         yield _warning("parameter-unused", f"{_called(unused)} {change} nothing in the layer that was read", unused)
 

@@ -228,12 +228,13 @@ def _cause(found: Diagnosis, formats: str) -> str:
 
 
 def _place(part: PartResult) -> str:
-    """The line of source of the first error that has one; else of what is no layer's, or, where there is no error, of
-    another warning; else of a key in which it is another, or of the first stage that is wrong."""
+    """The line of source of the first error that has one; else of what is no layer's, or is read in another's place;
+    or, where there is no error, of another warning; else of a key in which it is another, or of the first stage that is
+    wrong."""
     described = part.described
-    unread = [each for each in part.warnings if each.kind == "layer-not-read"]
-    others = [] if part.errors else [each for each in part.warnings if each not in unread]
-    for finding in (*part.errors, *unread, *others):
+    leading = [each for each in part.warnings if each.kind in ("layer-not-read", "parameter-read-twice")]
+    others = [] if part.errors else [each for each in part.warnings if each not in leading]
+    for finding in (*part.errors, *leading, *others):
         if source := finding.about.get("source"):
             return f"{source['file']}:{source['line']}"
     read, stated = described.layer, described.stated

@@ -26,7 +26,8 @@ class Arrangement:
 
     `keys`: x and all else is in one mapping, x under the first of these keys; or
     in a tuple, where these are numbers. `offered`: those of them that may be masks. `mapped`: masks of padding that
-    lie as x does, which is a map. `listed`: masks that stand in a list, of one.
+    lie as x does, which is a map. `listed`: masks that stand in a list, of one. `past_first`: masks of padding that have
+    no place for the first position.
     """
 
     form: str = "BSD"
@@ -35,6 +36,7 @@ class Arrangement:
     offered: tuple[str, ...] = ()
     mapped: tuple[str, ...] = ()
     listed: tuple[str, ...] = ()
+    past_first: tuple[str, ...] = ()
 
     def giving(self, beside: Mapping[str, Supply]) -> "Arrangement":
         """The same, with these beside x, too."""
@@ -53,6 +55,7 @@ class Arrangement:
             found.append(f"x is given as {FORMS[self.form].said}")
         found += [f"{name} is given as [batch, height, width]" for name in self.mapped]
         found += [f"{name} is given as a list of one mask" for name in self.listed]
+        found += [f"{name} is given without the first position, which it hides from none" for name in self.past_first]
         if self.keys:
             found.append(
                 f"x is the first of a tuple of {len(self.keys)}"
@@ -84,9 +87,13 @@ class Arrangement:
         laid = FORMS[self.form].out(x, arrays)
         rows = [name for name in self.mapped if tuple(getattr(given.get(name), "shape", ())) == (batch, sequence)]
         given = {**given, **{name: as_map(given[name], arrays) for name in rows}}
+        given = {**given, **{name: given[name][:, 1:] for name in self.past_first if given.get(name) is not None}}
         named: dict[str, Any] = {}
         for name, supply in self.beside.items():
             if supply.kind in _UNSAID and given.get(name) is not None:
+                continue
+            if supply.kind == "mask":
+                named |= {name: given[supply.what]} if given.get(supply.what) is not None else {}
                 continue
             if supply.kind in _MASKED and given.get(name) is not None:
                 named[name] = _counted(supply, name, given[name], (batch, sequence), arrays)

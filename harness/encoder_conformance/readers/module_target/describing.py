@@ -159,6 +159,7 @@ def _masks(found: Examination) -> tuple[MaskArgument, ...]:
             place=found.module.signature.places.get(mask.name),
             forms=found.offered.forms[mask.name] if found.offered else (),
             counted=mask.counted,
+            past_first=mask.past_first,
             keys_first="K" in (letters := "".join(mask.letters)).partition("Q")[0] and "Q" in letters,
             evidence="positions from there on change no other"
             if mask.counted

@@ -3,7 +3,6 @@
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
-from itertools import chain
 
 import numpy as np
 
@@ -29,7 +28,9 @@ from encoder_conformance.readers.module_target.local import long_enough
 from encoder_conformance.readers.module_target.map_choice import choose_map
 from encoder_conformance.readers.module_target.mapping import separated
 from encoder_conformance.readers.module_target.masking import causal_with_open_masks
+from encoder_conformance.readers.module_target.masks_together import with_masks_together
 from encoder_conformance.readers.module_target.mixed_precision import answers_in_mixed_precision
+from encoder_conformance.readers.module_target.past_first import with_masks_past_first
 from encoder_conformance.readers.module_target.probing import awake, live_semantics, refuse_what_changes_nothing
 from encoder_conformance.readers.module_target.proving import changing, parameters_for
 from encoder_conformance.readers.module_target.reading import (
@@ -100,7 +101,8 @@ def _with_each_mask(module: LiveModule, x: Array) -> Iterator[Feeds]:
     yield {"x": x}
     batch, sequence = x.shape[:2]
     for name in dict.fromkeys((*module.signature.masks, *module.signature.arrays)):
-        for shape in ((batch, sequence), (sequence, sequence), (batch, 1, 1, sequence)):
+        of_each_query = (sequence, sequence), (sequence, sequence, batch)
+        for shape in ((batch, sequence), *of_each_query, (batch, 1, 1, sequence)):
             yield {"x": x, name: np.ones(shape, np.bool_)}
 
 
@@ -129,7 +131,11 @@ def _given_otherwise(
     """The module, the same without what it was given in, and what is read `again` off it: where what it was given
     beside x may be given otherwise, and is a layer's, or positions, then."""
     turned = turned_otherwise(read) if "rope" in exported.features else ()
-    for other, added in chain(((each, False) for each in turned), without_positions(read, x)):
+    for other in turned:
+        otherwise = again(other)
+        if otherwise.layer is not None or (otherwise.features and "rope" not in otherwise.features):
+            return module.arranged(other.signature.arrangement) or module, other, otherwise
+    for other, added in without_positions(read, x):
         without = again(other)
         if added or without.layer is not None:
             return module.arranged(other.signature.arrangement) or module, other, without
@@ -142,6 +148,7 @@ def _opened(framework: ModuleFramework, given: object, told: ToldOf) -> Examinat
     live, filled = with_numbers(framework.live(given))
     held, before = live.held(), live.flat().copy()
     module, x = called_as_it_takes(live, told(live.signature.x))
+    module = with_masks_past_first(with_masks_together(module, x), x)
     refuse_written(module, before, {"x": x})
     refuse_unrunnable(module, {"x": x})
     as_given, kept = format_as_given(module, x), None
@@ -197,6 +204,7 @@ def _examined(
     examination.stated = alternatives[0] if alternatives else None
     known = examination.layer or examination.stated
     _find_masks(examination, semantics, known)
+    _leave_out_float64(examination, known)
     choose_map(examination, alternatives)
     if examination.stated is not None and examination.layer is None and examination.stated != known:
         _find_masks(examination, semantics, examination.stated)
@@ -277,6 +285,32 @@ def _raised_in(examination: Examination, dtype: DtypeName) -> Exception | None:
         bench = examination.bench(dtype)
         bench.output(bench.x())
     except (ExecutionError, RuntimeError) as error:
+        return error
+    return None
+
+
+def _leave_out_float64(examination: Examination, known: Layer | None) -> None:
+    """Where it takes its masks in float32 alone, as one whose scores are cast beside a mask."""
+    if known is None or "float64" not in examination.dtypes or not examination.semantics.masks:
+        return
+    raised = [_raised_with_masks(examination, known.attention.num_heads, each) for each in _WIDE]
+    if raised[0] is not None and raised[1] is None:
+        examination.dtypes = ("float32",)
+        note = noted("no-float64", f"with its masks it is not asked in float64: {_said(raised[0])}")
+        examination.notes = *examination.notes, note
+
+
+def _raised_with_masks(examination: Examination, num_heads: int, dtype: DtypeName) -> Exception | None:
+    semantics, bench = examination.semantics, examination.bench(dtype)
+    padding = np.ones((semantics.B, 1, 1, semantics.S), np.bool_)
+    padding[..., -1] = False
+    x = bench.x().astype(FORMATS[dtype].numpy)
+    try:
+        masks = Masks(padding, None, sequence=semantics.S)
+        bench.module.run(module_feeds(semantics, x, masks, num_heads, always_causal=examination.always_causal))
+    except NotImplementedError:
+        return None
+    except ExecutionError as error:
         return error
     return None
 

@@ -64,9 +64,11 @@ class Signature:
     """How it is called for an x [batch, sequence, d_model]."""
 
     def arranged(self, arrangement: Arrangement) -> "Signature":
-        """The same call in another arrangement, which may have masks beside those of the signature."""
-        masks = tuple(dict.fromkeys((*self.masks, *arrangement.masks)))
-        return replace(self, arrangement=arrangement, masks=masks)
+        """The same call in another arrangement, which may have masks beside those of the signature, and one of these
+        again in the place of another."""
+        again = {name for name, each in arrangement.beside.items() if each.kind == "mask"}
+        masks = dict.fromkeys((*self.masks, *arrangement.masks))
+        return replace(self, arrangement=arrangement, masks=tuple(name for name in masks if name not in again))
 
     def given(self, x: Any, more: Mapping[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """The arguments of a call by place, and those by name: x, what others must be given, and `more`."""

@@ -222,7 +222,8 @@ def _tried(
 ) -> _Tried:
     """The mask in each form, up to so many that hide what they flag: one of each shape."""
     tried = _Tried()
-    of_rows = name in runner.signature.arrangement.mapped
+    known = runner.signature.arrangement
+    of_rows = name in (*known.mapped, *known.past_first)
     for several in (("BS",),) if of_rows else (_USUAL, _RARE):
         for axes in several[::-1] if "padding" in name else several:
             if num_heads == 1 and {*axes} & {*"HX"}:  # one head, or as many as are not known: there is a form without

@@ -149,7 +149,8 @@ def probe_of(runner: LiveModule, shape: tuple[int, ...], masks: tuple[Port, ...]
     """`shape` of x, as the module takes it."""
     x, output = (Port(name=name, dtype="float32", shape=(None, None, shape[-1])) for name in ("x", "output"))
     shapes = {mask.name: tuple(size for size in mask.shape or () if isinstance(size, int)) for mask in masks}
-    return ProbeRun(runner, Interface(x, output, masks), drawn(shape), shapes)  # type: ignore[arg-type]
+    past_first = frozenset(runner.signature.arrangement.past_first)
+    return ProbeRun(runner, Interface(x, output, masks), drawn(shape), shapes, past_first=past_first)  # type: ignore[arg-type]
 
 
 def drawn(shape: tuple[int, ...]) -> np.ndarray:

@@ -30,9 +30,10 @@ _SIZES = {
 class Supply:
     """What one argument is given. `axes`: a letter each: B, S, T for the positions of all items, X for the heads of all
     items, of which each has `heads`, 1, and d or e for the features of a head or half of them, which are `number` then.
-    `what`: the function of angles, or both in a pair or stacked; of a mask, that it is a bias. `value`: of a kind that
-    nothing else says; a literal is written into an adapter, and no array or function. `in_pairs`: each angle stands at
-    two features side by side, and not in both halves of them."""
+    `what`: the function of angles, or both in a pair or stacked; of a mask, that it is a bias, or which one it is
+    again. `value`: of a kind that nothing else says; a literal is written into an adapter, and no array or function.
+    `in_pairs`: each angle stands at two features side by side, and not in both halves of them.
+    """
 
     kind: str
     axes: str = ""
@@ -56,6 +57,7 @@ class Supply:
         form = f"{self.dtype} {axes_text(self.axes)}{', each twice in a row' if self.in_pairs else ''}"
         words = {
             "x": "x again",
+            "mask": f"{self.what} again",
             "count": f"positions, {form}",
             "lengths": f"lengths, {form}",
             "parts": f"lengths as parts of the longest, {form}",

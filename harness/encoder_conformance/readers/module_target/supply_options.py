@@ -30,7 +30,7 @@ SPOKEN: Mapping[str, tuple[str, ...]] = {
     "sinusoids": ("sinusoid", "sin_cos", "sincos"),
     "turning": ("freq", "rope", "rotary", "angle", "theta", "cis"),
     "start": ("start_pos", "start_idx", "start_index", "cur_pos", "past_len", "cache_len"),
-    "pair": ("position_emb", "pos_emb", "cos_sin", "freq", "rope", "rotary"),
+    "pair": ("position_emb", "pos_emb", "cos_sin", "freq", "rope", "rotary", "encoding"),
     "segment": ("segment",),
     "count": ("pos", "coord", "indices", "index", "arange", "time"),
     "lengths": ("length", "lens", "seqlen", "seq_len", "num_tokens", "n_tokens", "sizes"),

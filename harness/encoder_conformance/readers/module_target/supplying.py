@@ -13,6 +13,7 @@ from encoder_conformance.readers.module_target.batches import refuse_some_batche
 from encoder_conformance.readers.module_target.bundles import bundled
 from encoder_conformance.readers.module_target.by_effect import (
     called_by_effect,
+    of_each_position,
     refuse_attended,
     refuse_second,
     with_x_again,
@@ -108,7 +109,7 @@ def arranged(module: LiveModule) -> tuple[LiveModule, Array] | None:
     for sequence, most in ((SEQUENCE, MOST), *((length, _MOST_LONG) for length in lengths)):
         ways = islice(_ways_of(module, widths, needed), most)
         if (taken := _first_taken(module, ways, [(BATCH, sequence, width) for width in widths], refused)) is not None:
-            other, x = taken
+            other, x = _features_normed(*taken)
             return _as_it_is_taken(other, x), x
         if sequence == SEQUENCE and (found := called_by_effect(module, widths, known)) is not None:
             return _opened(*found), found[1]  # as many positions as there are features may be taken for these
@@ -124,6 +125,16 @@ def _as_it_is_taken(module: LiveModule, x: Array) -> LiveModule:
     refuse_attended(module, x)
     module = with_masks_as_maps(row_by_row(_opened(module, x), x.shape[-1]), x)
     return with_masks_in_lists(module, x)
+
+
+def _features_normed(module: LiveModule, x: Array) -> tuple[LiveModule, Array]:
+    """The same call, and its x [B, S, D], in which what its norms are as wide as is d_model: of so many channels beside
+    as many positions as these are wide, channels are the positions."""
+    known, normed = module.signature.arrangement, widths_of(module)[0]
+    if known.form != "BDS" or normed == x.shape[-1] or normed != x.shape[1]:
+        return module, x
+    rows, turned = module.arranged(replace(known, form="BSD")), drawn((BATCH, x.shape[-1], normed))
+    return (rows, turned) if rows is not None and rows.takes(turned) else (module, x)
 
 
 def _follows_items(module: LiveModule, x: Array) -> bool:
@@ -150,6 +161,8 @@ def _first_taken(
         for x in map(drawn, shapes):
             if (problem := _problem_with(other, x)) is not None:
                 refused.problems.append(problem)
+            elif not of_each_position(other, x):
+                continue
             elif _takes_fewer_items(other, x) and not _follows_items(other, x) and not _hides_by_positions(other, x):
                 return other, x
             else:

@@ -44,10 +44,11 @@ from encoder_conformance.readers.module_target.frameworks.torch_generators impor
 from encoder_conformance.readers.module_target.frameworks.torch_in_model import attention_of, call_of
 from encoder_conformance.readers.module_target.frameworks.torch_state import TorchState, written_by
 from encoder_conformance.readers.module_target.frameworks.torch_steps import beyond
-from encoder_conformance.readers.module_target.frameworks.torch_undropped import NothingDropped
+from encoder_conformance.readers.module_target.frameworks.torch_undropped import NothingDropped, refuse_another
 from encoder_conformance.readers.module_target.frameworks.torch_way_back import TorchWayBack
 from encoder_conformance.readers.module_target.frameworks.torch_ways import (
     COMPILING,
+    OVERRIDDEN,
     THREADS,
     TRACING,
     WayToCall,
@@ -260,6 +261,7 @@ class TorchModule(LiveModule):
             "with gradients and without": WayToCall(gradients=True),
             "in inference mode and without": WayToCall(inference=True),
             "on one thread and on several": WayToCall(threads=THREADS),
+            "under torch.device and without": OVERRIDDEN,
             "an x in one piece and one that was turned": WayToCall(view=turned),
             "an x in one piece and every other number of a larger one": WayToCall(view=every_other),
             "masks in one piece and such that were turned": WayToCall(view_of_masks=turned),
@@ -391,6 +393,7 @@ class Undropped(TorchModule):
 
     def call(self, feeds: Feeds) -> Array:
         """Raises ExecutionError where it draws otherwise than by dropout."""
+        refuse_another(*(self._like(self.given, each).call(feeds) for each in (WayToCall(), OVERRIDDEN)))
         copied = TorchModule(self._copy().train(), self.signature, self.way)
         with torch.no_grad(), NothingDropped():
             return to_numpy(copied._output(feeds)[1])

@@ -1,4 +1,5 @@
-"""Scaled dot products without an axis of heads as those of one head, which alone can be exported; the module stays."""
+"""Scaled dot products without an axis of heads as those of one head, and those of more axes than heads and items as
+those of as many more items, which alone can be exported; the module stays."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -7,6 +8,8 @@ from torch import Tensor
 from torch.nn import functional as F
 from torch.overrides import TorchFunctionMode
 
+_AXES = 4
+"""Of items, heads, positions and features."""
 _TENSORS = "query", "key", "value", "attn_mask"
 
 
@@ -20,6 +23,10 @@ class AttentionHasHeads(TorchFunctionMode):
             if given["query"].ndim == 3:
                 headed = {name: _of_one_head(given.pop(name)) for name in _TENSORS if name in given}
                 return func(*headed.values(), *args[len(_TENSORS) :], **given).squeeze(1)
+            if given["query"].ndim > _AXES and given.pop("attn_mask", None) is None:
+                apart = given["query"].shape[: 1 - _AXES]
+                items = [given.pop(name).flatten(0, -_AXES) for name in _TENSORS[:-1]]
+                return func(*items, None, *args[len(_TENSORS) :], **given).unflatten(0, apart)
         return func(*args, **kwargs)
 
 

@@ -11,6 +11,7 @@ from torch.nn import functional as F
 from torch.overrides import TorchFunctionMode
 
 from encoder_conformance.readers.onnx_file.graph.execution import ExecutionError
+from encoder_conformance.spec.axes import Array
 
 _DROPPING = (F.dropout, torch.dropout, F.alpha_dropout, F.feature_alpha_dropout, F.dropout1d, F.dropout2d)
 """Functions whose first argument is what they give where they drop nothing."""
@@ -52,6 +53,13 @@ class NothingDropped(TorchFunctionMode):
             raise ExecutionError("in training its norm is of the batch")
         answer: Tensor = func(*args, **kwargs)
         return answer
+
+
+def refuse_another(plain: Array, overridden: Array) -> None:
+    """Raises ExecutionError where it is another output [B, S, D], in evaluation, where functions of PyTorch are
+    overridden: then one function is called for another there, and dropout is taken out of that."""
+    if not np.array_equal(plain, overridden):
+        raise ExecutionError("where functions of PyTorch are overridden it gives another output")
 
 
 def _state() -> tuple[bytes, str, str]:

@@ -26,8 +26,9 @@ TRACING: Told = (torch.jit, "is_tracing"), (torch.onnx, "is_in_onnx_export")
 @dataclass(frozen=True)
 class WayToCall:
     """A way to call a module: without its compiled code, with gradients, in inference mode or under autocast, on many
-    threads, on the fused path of PyTorch's own layers, with an x, or masks, that lie in memory as a view says, or where
-    the functions `told` of PyTorch say that its code is compiled or traced."""
+    threads, on the fused path of PyTorch's own layers, with an x, or masks, that lie in memory as a view says, where
+    functions of PyTorch are `overridden`, as under torch.device, or where those `told` say that its code is compiled or
+    traced."""
 
     bare: bool = False
     gradients: bool = False
@@ -37,6 +38,7 @@ class WayToCall:
     fused: bool = False
     view: View | None = None
     view_of_masks: View | None = None
+    overridden: bool = False
     told: Told = ()
 
     @contextmanager
@@ -48,12 +50,17 @@ class WayToCall:
             with ExitStack() as stack:
                 stack.enter_context(bare(given) if self.bare else as_given(given))
                 stack.enter_context(torch.autocast("cpu", enabled=self.autocast))
+                if self.overridden:
+                    stack.enter_context(torch.device("cpu"))
                 for owner, name in self.told:
                     stack.enter_context(patch.object(owner, name, _yes))
                 yield
         finally:
             torch.backends.mha.set_fastpath_enabled(fused)
             torch.set_num_threads(threads)
+
+
+OVERRIDDEN = WayToCall(overridden=True)
 
 
 def _yes() -> bool:

@@ -234,14 +234,17 @@ class _Flagging:
         if (turning := self.probe.interface.angles.get(port.name)) is not None:
             axes = turning.axes(shape, self.found.B, self.found.S)
             return MaskSemantics(port.name, port.dtype, shape, axes, None, turning=turning)
+        past_first = port.name in self.probe.past_first
         places = [int(place) for place in np.argsort(-self.influence.max(1)) if self.influence[place].any()]
+        places = [place for place in places if place or not past_first]
         for key_axis in reversed(range(len(shape))):
             if shape[key_axis] != self.found.S or not places:
                 continue
             leakage = self.leakage(port, polarity, key_axis, places)
             if leakage <= HIDDEN_IN_PART:
                 leakage = leakage if leakage > HIDDEN else 0.0
-                return MaskSemantics(port.name, port.dtype, shape, axes, polarity, key_axis - len(shape), leakage)
+                found = MaskSemantics(port.name, port.dtype, shape, axes, polarity, key_axis - len(shape), leakage)
+                return replace(found, past_first=past_first)
         return MaskSemantics(port.name, port.dtype, shape, axes, None, fill=polarity.open)
 
     def leakage(self, port: Port, polarity: Polarity, key_axis: int, places: list[int]) -> float:

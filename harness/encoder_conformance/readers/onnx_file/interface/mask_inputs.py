@@ -84,5 +84,7 @@ def _arranged(values: Array, mask: MaskSemantics) -> Array:
 def _placed(allowed: Array, mask: MaskSemantics) -> Array:
     """The input that lets through what `allowed` [B, H, S, S] does."""
     assert mask.polarity is not None
+    if mask.past_first and not allowed[..., 0].all():
+        raise UnsupportedMask(f"the first position is hidden, and {mask.name!r} has no place for it")
     values = np.where(_arranged(allowed, mask), mask.polarity.open, mask.polarity.shut)
     return np.ascontiguousarray(values.astype(np.dtype(mask.dtype)))

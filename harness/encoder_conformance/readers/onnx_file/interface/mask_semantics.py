@@ -39,7 +39,8 @@ class MaskSemantics:
     `polarity` None: flagging a position hides it from no other; `fill` is then what lets positions see each other, and
     `flipped` says that +1e9 hides, where -1e9 should. `past_softmax`: the scores do not depend on it. `leakage` is the
     influence left to a hidden position. `counted`: only how many ones it has counts, and they are taken for the first.
-    `turning`: it is no mask, and says by what angles positions turn.
+    `turning`: it is no mask, and says by what angles positions turn. `past_first`: it has no place for the first
+    position, which it hides from none.
     """
 
     name: str
@@ -54,6 +55,7 @@ class MaskSemantics:
     past_softmax: bool = False
     counted: bool = False
     turning: AngleInput | None = None
+    past_first: bool = False
 
     @property
     def letters(self) -> tuple[str, ...]:

@@ -38,6 +38,8 @@ class ProbeRun:
     shapes: dict[str, tuple[int, ...]]
     outputs: dict[bytes, Array] = field(default_factory=dict)
     """Outputs by a digest of what they were made of, as far as KEPT allows."""
+    past_first: frozenset[str] = frozenset()
+    """Masks that hide the first position from none, whatever they hold there."""
 
     @property
     def angles(self) -> Tensors:

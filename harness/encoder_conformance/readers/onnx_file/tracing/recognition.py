@@ -145,6 +145,8 @@ def _elementwise(table: ValueTable, name: str, expression: Expression, function:
         return View(table.intern((id(operation), gains.astype(np.float32).tobytes()), gained), expression.index)
     if _is_shift(observed - inputs, function(2 * values) - 2 * inputs):
         raise _shifted(name, expression, observed - inputs)
+    if isinstance(operation, Sum) and all(isinstance(each, Linear) for each in operation.sides):
+        raise UnsupportedPattern(f"a function of a sum of two maps at {name!r}", "gated_skip")
     if isinstance(operation, TracedInput | Sum):
         raise UnsupportedPattern(f"a function of each element at {name!r}", "no_norm")
     try:

@@ -255,7 +255,7 @@ class SymbolicTrace(ValueTable):
         at = np.searchsorted(present, features)
         alike = of_other.size and np.array_equal(of_other[at], two.index % G) and np.array_equal(rows, two.index // G)
         if not alike or one.factor * two.factor != 1:
-            raise UnsupportedPattern(message, "gated")
+            raise UnsupportedPattern(message, "gated" if one.index.shape == two.index.shape else "one_query")
         shape = one.operation.shape[0], len(present)
         return View(Gate(shape, node.output[0], one, two, present, of_other), rows * len(present) + at)
 
@@ -278,7 +278,9 @@ class SymbolicTrace(ValueTable):
             return of_heads
         one, two = self._weighed(one), self._weighed(two)
         if one.operation.shape != two.operation.shape or not np.array_equal(one.index, two.index):
-            raise UnsupportedPattern("a sum of elements of different positions or features")
+            merged = any(isinstance(each.operation, Context) for each in (one, two))
+            feature: Feature | None = "heads_merged" if merged and one.index.shape == two.index.shape else None
+            raise UnsupportedPattern("a sum of elements of different positions or features", feature)
         return View(Sum(one.operation.shape, node.output[0], one, two), one.index)
 
     def _weighed(self, side: View) -> View:

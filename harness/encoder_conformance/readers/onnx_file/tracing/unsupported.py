@@ -19,6 +19,7 @@ Feature = Literal[
     "side_by_side", "limited", "turned_first", "attention_alone", "network_alone", "softmax_of_features", "grouped_map",
     "map_of_positions", "unmapped", "weights_scaled", "late_division", "heads_beside", "heads_cut", "no_projection",
     "one_map", "subtracted", "of_a_branch", "skip_of_first", "second_gain", "drawn",
+    "gated_skip", "heads_merged", "one_query",
 ]  # fmt: skip
 
 NO_LAYER = "not an encoder layer as the specification knows it: "
@@ -119,6 +120,11 @@ SENTENCES: dict[Feature, tuple[str, str]] = {
     "gated_attention": (
         "what attention gives is multiplied by a gate that is computed from x (gated attention); in the specification "
         "a linear map alone follows it (E-5)",
+        _SOURCE,
+    ),
+    "gated_skip": (
+        "a gate that is computed of two maps' sum stands in the place of a residual sum, as in a gated Transformer "
+        "(GTrXL); in the specification what skips a sub-layer is added as it is (E-3, E-4)",
         _SOURCE,
     ),
     "no_norm": (
@@ -303,6 +309,16 @@ SENTENCES: dict[Feature, tuple[str, str]] = {
         "features of every position (E-5)",
         "cut the features into heads, [batch, sequence, heads, d_head], and then transpose heads and positions",
     ),
+    "heads_merged": (
+        "what heads give is put together without a transpose, so that a position gets what others attend to; in the "
+        "specification it gets its own of each head, and a linear map follows (E-5)",
+        "transpose heads and positions back, and then put the heads together",
+    ),
+    "one_query": (
+        "features of one position are multiplied by those of others, element by element, as of a class token that is "
+        "the one query; in the specification each position is a query (E-5)",
+        _SOURCE,
+    ),
     "bias_of_x": ("what is added to its scores depends on x; the specification adds a table's rows (E-23)", _SOURCE),
     "sums": (
         "it has more residual sums than the two of a layer, of attention and of one feed-forward network",
@@ -352,7 +368,7 @@ BEYOND: tuple[Feature, ...] = (
     *("second_bias", "second_softmax", "activated", "side_by_side", "limited", "turned_first"),
     *("attention_alone", "network_alone", "softmax_of_features", "grouped_map", "map_of_positions"),
     *("unmapped", "heads_beside", "no_projection", "one_map", "subtracted"),
-    *("second_gain", "drawn"),
+    *("second_gain", "drawn", "gated_skip", "heads_merged", "one_query"),
 )
 """What no layer can be stated to have: to name a layer helps nobody there."""
 OPERATORS: dict[str, Feature] = {
