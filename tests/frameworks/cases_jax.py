@@ -326,3 +326,21 @@ def raises_behind_its_norm() -> Any:
         raise ValueError("no mesh is set")
 
     return fails, {"ln_1_gamma": jnp.ones(D), "w": jnp.ones((HIDDEN, 2 * D))}
+
+
+def made_of_a_key() -> Any:
+    """As Haiku makes one of a module: a key stands before whatever the module takes, which draws nothing of it."""
+
+    def apply(p: Any, rng: jax.Array | None, *given: Any, **named: Any) -> jax.Array:
+        if rng is None or jnp.shape(rng) != (2,):
+            raise ValueError("apply must be called with a key")
+        return layer(p, *given, **named)
+
+    return apply, parameters()
+
+
+def of_a_key_first() -> Any:
+    def apply(p: Any, key: jax.Array, x: jax.Array) -> jax.Array:
+        return layer(p, x + 0 * jax.random.normal(key, x.shape))
+
+    return apply, parameters()
