@@ -568,6 +568,8 @@ DUE: dict[str, dict[str, Due]] = {
             2, ("an activation stands behind a map", "cases_jax.py:", "module _OfTwo_0", "it needs y beside x"), ()
         ),
         "InAList": layers("module layers.0", "pre-norm"),
+        "made_of_a_key": right("post-norm", "rng: a key of random numbers", masks=False),
+        "of_a_key_first": right("post-norm", "key: a key of random numbers", masks=False),
         "normed_over_positions": beyond("is taken over the positions", "At: cases_jax.py:"),
         "HeadsBesidePositions": Due(
             2, ("no position attends to another: the heads of each", "At: cases_jax.py:"), ("cannot be looked at",)
@@ -613,6 +615,17 @@ DUE: dict[str, dict[str, Due]] = {
         "AnotherFarOut": Due(
             1, ("This layer is wrong, read as post-norm", *BRANCHES, "else y", "First wrong stage: output"), ()
         ),
+    },
+    "cases_skips": {
+        "ParallelSummedByItsOwner": without(
+            "otherwise than a gated one", "attention and the feed-forward network stand side by side", "cases_skips.py:"
+        ),
+        "GatedWithoutItsFirstSkip": Due(
+            2, ("residual1 is missing", "cases_skips.py:"), ("side by side", "than a gated one")
+        ),
+        "SkipsItsSecondAttention": right(
+            "pre-norm", "encoder_hidden_states was not given, and changes the output", "with attention_mask and without"
+        )._replace(unsaid=("✗", "a layer of a decoder")),
     },
     "cases_items": {
         "OfOneItem": right("x is given as [sequence, d_model], item by item", "pre-norm", masks=False),

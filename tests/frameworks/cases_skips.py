@@ -1,0 +1,47 @@
+"""Layers of which nothing skips a sub-layer, and one that skips a whole one."""
+
+from cases_plain import Plain
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+
+class Gated(Plain):
+    """Attention and the gated network are of maps of one norm."""
+
+    def make_ffn(self) -> None:
+        self.gate = nn.Linear(self.D, self.HIDDEN)
+        super().make_ffn()
+
+    def ffn(self, x: Tensor) -> Tensor:
+        return self.down(F.silu(self.gate(x)) * self.up(x))
+
+
+class ParallelSummedByItsOwner(Gated):
+    """As PaLM's block: its owner adds x."""
+
+    def layer(self, x: Tensor, ignore: Tensor | None = None) -> Tensor:
+        x = self.norm1(x)
+        return self.attend(x, ignore) + self.ffn(x)
+
+
+class GatedWithoutItsFirstSkip(Gated):
+    def layer(self, x: Tensor, ignore: Tensor | None = None) -> Tensor:
+        x = self.attend(self.norm1(x), ignore)
+        return x + self.ffn(self.norm2(x))
+
+
+class SkipsItsSecondAttention(Plain):
+    """Its owner gives it every argument, and no other sequence where it is an encoder's."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm3, self.of_other = self.norm(), nn.MultiheadAttention(self.D, self.H, batch_first=True)
+
+    def forward(  # type: ignore[override]
+        self, hidden_states: Tensor, attention_mask: Tensor | None, encoder_hidden_states: Tensor | None
+    ) -> Tensor:
+        ignore = None if attention_mask is None else attention_mask == 0
+        x = hidden_states + self.attend(self.norm1(hidden_states), ignore)
+        if encoder_hidden_states is not None:
+            x = x + self.of_other(self.norm3(x), encoder_hidden_states, encoder_hidden_states)[0]
+        return x + self.ffn(self.norm2(x))
