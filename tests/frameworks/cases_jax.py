@@ -344,3 +344,20 @@ def of_a_key_first() -> Any:
         return layer(p, x + 0 * jax.random.normal(key, x.shape))
 
     return apply, parameters()
+
+
+class NormsByACondition(linen.Module):
+    """As a block of a diffusion transformer; another number of its configuration is larger than its width."""
+
+    dim: int = D
+    labels: int = 90
+
+    def setup(self) -> None:
+        self.norm1, self.norm2 = (linen.LayerNorm(use_scale=False, use_bias=False) for _ in range(2))
+        self.attention = linen.SelfAttention(H)
+        self.up, self.down, self.of_condition = linen.Dense(HIDDEN), linen.Dense(self.dim), linen.Dense(4 * self.dim)
+
+    def __call__(self, x: jax.Array, c: jax.Array) -> jax.Array:
+        gain1, shift1, gain2, shift2 = jnp.split(self.of_condition(linen.silu(c))[:, None], 4, -1)
+        x = x + self.attention(self.norm1(x) * (1 + gain1) + shift1)
+        return x + self.down(linen.gelu(self.up(self.norm2(x) * (1 + gain2) + shift2)))

@@ -568,6 +568,7 @@ DUE: dict[str, dict[str, Due]] = {
             2, ("an activation stands behind a map", "cases_jax.py:", "module _OfTwo_0", "it needs y beside x"), ()
         ),
         "InAList": layers("module layers.0", "pre-norm"),
+        "NormsByACondition": without("is called nowhere", "c: numbers of each item, float32 [batch, 16]", "adaptive norms"),
         "made_of_a_key": right("post-norm", "rng: a key of random numbers", masks=False),
         "of_a_key_first": right("post-norm", "key: a key of random numbers", masks=False),
         "normed_over_positions": beyond("is taken over the positions", "At: cases_jax.py:"),
