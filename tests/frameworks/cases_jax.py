@@ -361,3 +361,17 @@ class NormsByACondition(linen.Module):
         gain1, shift1, gain2, shift2 = jnp.split(self.of_condition(linen.silu(c))[:, None], 4, -1)
         x = x + self.attention(self.norm1(x) * (1 + gain1) + shift1)
         return x + self.down(linen.gelu(self.up(self.norm2(x) * (1 + gain2) + shift2)))
+
+
+def turned_by_products_of_elements() -> Any:
+    """Its heads are multiplied with the cosines and sines of each item by an einsum that sums over nothing, and half of
+    them with −1 in their place."""
+
+    def turned(t: jax.Array) -> jax.Array:
+        batch, _, length, size = t.shape
+        angles = jnp.outer(jnp.arange(length), 10000.0 ** (-jnp.arange(0, size, 2) / size))
+        cos, sin = (jnp.tile(each, (batch, 1, 2)).astype(t.dtype) for each in (jnp.cos(angles), jnp.sin(angles)))
+        half = t.reshape(*t.shape[:-1], 2, -1)[..., ::-1, :].at[..., 0, :].multiply(-1).reshape(t.shape)
+        return jnp.einsum("bhsd,bsd->bhsd", t, cos) + jnp.einsum("bhsd,bsd->bhsd", half, sin)
+
+    return (lambda p, x, mask=None: layer(p, x, mask, turned=turned)), parameters()

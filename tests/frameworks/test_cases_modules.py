@@ -568,7 +568,10 @@ DUE: dict[str, dict[str, Due]] = {
             2, ("an activation stands behind a map", "cases_jax.py:", "module _OfTwo_0", "it needs y beside x"), ()
         ),
         "InAList": layers("module layers.0", "pre-norm"),
-        "NormsByACondition": without("is called nowhere", "c: numbers of each item, float32 [batch, 16]", "adaptive norms"),
+        "NormsByACondition": without(
+            "is called nowhere", "c: numbers of each item, float32 [batch, 16]", "adaptive norms"
+        ),
+        "turned_by_products_of_elements": right("post-norm", "rope θ 10000 halves"),
         "made_of_a_key": right("post-norm", "rng: a key of random numbers", masks=False),
         "of_a_key_first": right("post-norm", "key: a key of random numbers", masks=False),
         "normed_over_positions": beyond("is taken over the positions", "At: cases_jax.py:"),
