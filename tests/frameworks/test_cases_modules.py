@@ -753,6 +753,16 @@ def test_a_map_that_was_read_is_tried_where_the_module_lacks_biases(conform: Cal
     assert "Cause unknown" not in printed, printed
 
 
+def test_a_bias_of_keys_that_the_stated_layer_lacks_is_not_said_to_be_unread(conform: Callable, tmp_path: Path) -> None:
+    """A softmax is the same with it and without."""
+    target = HERE / "cases_plain.py:Plain"
+    ended = conform("check", target, "--layer", "pre-gelu-tanh", "--dtype", "float32", "--out", tmp_path / "out")
+    printed = " ".join(ended.stdout.split())
+    assert ended.status == 1, printed
+    assert "attention.qkv_bias is True in the module" in printed, printed
+    assert "read nowhere" not in printed, printed
+
+
 def test_heads_that_are_wider_than_is_stated_are_said(conform: Callable, tmp_path: Path) -> None:
     """Their own parameters fit no case of the stated layer, which has biases that they lack, of other sizes. No number
     can be asked, and what is other says enough."""
