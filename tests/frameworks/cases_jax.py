@@ -375,3 +375,9 @@ def turned_by_products_of_elements() -> Any:
         return jnp.einsum("bhsd,bsd->bhsd", t, cos) + jnp.einsum("bhsd,bsd->bhsd", half, sin)
 
     return (lambda p, x, mask=None: layer(p, x, mask, turned=turned)), parameters()
+
+
+class NamesWhatItHasNot(linen.Module):
+    @linen.compact
+    def __call__(self, x: jax.Array) -> jax.Array:
+        return self.attend(linen.Dense(D)(x))

@@ -572,6 +572,9 @@ DUE: dict[str, dict[str, Due]] = {
             "is called nowhere", "c: numbers of each item, float32 [batch, 16]", "adaptive norms"
         ),
         "turned_by_products_of_elements": right("post-norm", "rope θ 10000 halves"),
+        "NamesWhatItHasNot": Due(
+            2, ("no attribute", "attend", "that line names what is not there"), ("a pair of the module",)
+        ),
         "made_of_a_key": right("post-norm", "rng: a key of random numbers", masks=False),
         "of_a_key_first": right("post-norm", "key: a key of random numbers", masks=False),
         "normed_over_positions": beyond("is taken over the positions", "At: cases_jax.py:"),
@@ -600,6 +603,9 @@ DUE: dict[str, dict[str, Due]] = {
     "cases_keras": {
         "OfTwoSequences": refused("it is a layer of a decoder, or of two sequences: it needs others beside x"),
         "OfAnEncoding": refused("it is a layer of a decoder: OfAnEncoding.call needs encoding_outputs beside x"),
+        "NamesWhatKerasHadOnce": Due(
+            2, ("no attribute 'batch_dot'", "that line names what is not there"), ("name a function that builds it",)
+        ),
         "heads_of_all_features": Due(0, ("This is a correct post-norm", "heads of 16"), ("cannot be built",)),
         "SaysNoSizes": Due(0, ("This is a correct pre-norm",), ("cannot be built",)),
         "configured_wrong": Due(0, ("This is a correct post-norm",), ("has no attribute",)),

@@ -17,7 +17,7 @@ from flax.errors import ModifyScopeVariableError
 from encoder_conformance.readers.module_target.argument_names import WIDTH, feed_forward_last
 from encoder_conformance.readers.module_target.arranging import Arrangement
 from encoder_conformance.readers.module_target.calling import in_training, refuse_uncalled, signature_of
-from encoder_conformance.readers.module_target.errors import BadTarget, last_frames, places_of
+from encoder_conformance.readers.module_target.errors import MEND, BadTarget, last_frames, names_nothing, places_of
 from encoder_conformance.readers.module_target.frameworks.jax_framework import JaxFramework
 from encoder_conformance.readers.module_target.frameworks.jax_tree import (
     ARRAYS,
@@ -52,6 +52,7 @@ class _Problem(NamedTuple):
 
     reached: Reached
     said: str
+    names_nothing: bool = False
 
 
 class _Part(tuple[nn.Module, Mapping[str, Any]]):
@@ -230,7 +231,8 @@ def _initialised(module: nn.Module, signature: Signature) -> Mapping[str, Any]:
     best = problems[0] if problems else _Problem(Reached(), "it has none")
     for each in problems:
         best = each if each.reached.is_beyond(best.reached) else best
-    raise BadTarget(f"it cannot be initialised with x [3, 5, d_model]: {best.said}", to_be_said(signature, hint))
+    hint = MEND if best.names_nothing else to_be_said(signature, hint)
+    raise BadTarget(f"it cannot be initialised with x [3, 5, d_model]: {best.said}", hint)
 
 
 def _variables_of(
@@ -272,7 +274,7 @@ def _ways_and_widths(module: nn.Module, signature: Signature, most: int) -> list
 
 
 def _problem_of(error: Exception) -> _Problem:
-    return _Problem(Reached(places_of(error)), last_frames(error))
+    return _Problem(Reached(places_of(error)), last_frames(error), names_nothing(error, nn.Module))
 
 
 def _made(module: nn.Module, signature: Signature, x: jax.Array) -> Mapping[str, Any]:
