@@ -576,7 +576,9 @@ DUE: dict[str, dict[str, Due]] = {
             2, ("no attribute", "attend", "that line names what is not there"), ("a pair of the module",)
         ),
         "made_of_a_key": right("post-norm", "rng: a key of random numbers", masks=False),
-        "of_a_key_first": right("post-norm", "key: a key of random numbers", masks=False),
+        "of_a_key_first": right("post-norm", "key: a key of random numbers", masks=False)._replace(
+            unsaid=("✗", "stands behind")
+        ),
         "normed_over_positions": beyond("is taken over the positions", "At: cases_jax.py:"),
         "HeadsBesidePositions": Due(
             2, ("no position attends to another: the heads of each", "At: cases_jax.py:"), ("cannot be looked at",)
