@@ -45,3 +45,11 @@ class SkipsItsSecondAttention(Plain):
         if encoder_hidden_states is not None:
             x = x + self.of_other(self.norm3(x), encoder_hidden_states, encoder_hidden_states)[0]
         return x + self.ffn(self.norm2(x))
+
+
+class WeighsByElement(Plain):
+    """Its weights are multiplied with the values of each key, and the products summed, without a matrix product."""
+
+    def core(self, q: Tensor, k: Tensor, v: Tensor, ignore: Tensor | None) -> Tensor:
+        weights = (q @ k.transpose(-1, -2) / q.shape[-1] ** 0.5).softmax(-1)
+        return (weights[..., None] * v[:, :, None]).sum(-2)

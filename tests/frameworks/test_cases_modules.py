@@ -635,6 +635,9 @@ DUE: dict[str, dict[str, Due]] = {
         "GatedWithoutItsFirstSkip": Due(
             2, ("residual1 is missing", "cases_skips.py:"), ("side by side", "than a gated one")
         ),
+        "WeighsByElement": Due(
+            2, ("a product by element of scores or weights of attention", "pass --layer NAME"), ("a sum of scores",)
+        ),
         "SkipsItsSecondAttention": right(
             "pre-norm", "encoder_hidden_states was not given, and changes the output", "with attention_mask and without"
         )._replace(unsaid=("✗", "a layer of a decoder")),

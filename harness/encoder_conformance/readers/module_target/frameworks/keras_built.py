@@ -36,8 +36,8 @@ _MOST_WAYS = 60
 """Ways to call a layer that are tried to have it build."""
 _ROUNDS, _MOST_CALLS = 2, 150
 """Times that it is tried, each time with more arguments, and the calls at each."""
-_MOST_LENGTHS, _MOST_LONG = 12, 2
-"""Numbers of positions that are tried where 5 are refused, and widths at each."""
+_MOST_LENGTHS, _MOST_LONG, _MOST_SAID = 12, 2, 6
+"""Numbers of positions that are tried where 5 are refused, widths at each, and ways to call it at one that it says."""
 _MOST_COMPARED = 12
 """Errors of which the one is told that comes after most."""
 _Failed = tuple[ExecutionError, Arrangement, Shape]
@@ -96,15 +96,19 @@ def _furthest(layer: Any, signature: Signature, failed: Iterable[_Failed]) -> Ex
 def _calls(
     layer: Any, signature: Signature, widths: list[int], missed: tuple[str, ...]
 ) -> Iterator[tuple[Arrangement, Shape]]:
-    """Ways to call it, each with a shape of x: of 5 positions in all ways, then of those that it may take in place of
-    any, in the first. `missed`: arguments that have a default, and are given nevertheless."""
+    """Ways to call it, each with a shape of x: of 5 positions, or as many as it says, in the likeliest ways, of 5 in
+    all, then of those that it may take in place of any, in the first. `missed`: arguments that have a default, and are
+    given nevertheless."""
     ways = list(islice(ways_to_call(signature, widths, missed), _MOST_WAYS))
     for width in widths:  # of what its first call is refused for, None is told first
         for way in chain(ways[:1], with_another_sequence(ways, signature, width)):
             yield way, (BATCH, SEQUENCE, width)
+    said = lengths_said([layer, *layer._flatten_layers()])
+    for way, length, width in product(ways[:_MOST_SAID], said[:_MOST_LONG], widths[:_MOST_LONG]):
+        yield way, (BATCH, length, width)
     for way, width in product(ways, widths):
         yield way, (BATCH, SEQUENCE, width)
-    lengths = dict.fromkeys((*lengths_said([layer, *layer._flatten_layers()]), *LENGTHS[:_MOST_LENGTHS]))
+    lengths = dict.fromkeys((*said, *LENGTHS[:_MOST_LENGTHS]))
     for length, width in product(lengths, widths[:_MOST_LONG]):
         yield ways[0], (BATCH, length, width)
 
