@@ -53,3 +53,16 @@ class WeighsByElement(Plain):
     def core(self, q: Tensor, k: Tensor, v: Tensor, ignore: Tensor | None) -> Tensor:
         weights = (q @ k.transpose(-1, -2) / q.shape[-1] ** 0.5).softmax(-1)
         return (weights[..., None] * v[:, :, None]).sum(-2)
+
+
+class NeedsMoreThanItsTime(Plain):
+    """Its time is an embedding, and where it is one, more is found to be missing."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.of_time = nn.Linear(self.D, self.D)
+
+    def forward(self, x: Tensor, timestep: Tensor, span: Tensor | None = None) -> Tensor:  # type: ignore[override]
+        gain = self.of_time(F.silu(timestep))[:, None]
+        far = span >= 2.5  # type: ignore[operator]
+        return self.layer(x * (1 + gain), far & self.among(span.items))  # type: ignore[union-attr]

@@ -635,6 +635,9 @@ DUE: dict[str, dict[str, Due]] = {
         "GatedWithoutItsFirstSkip": Due(
             2, ("residual1 is missing", "cases_skips.py:"), ("side by side", "than a gated one")
         ),
+        "NeedsMoreThanItsTime": refused(
+            "it needs timestep, span beside x", "timestep numbers of each item, float32 [batch, 16]", "cases_skips.py:"
+        ),
         "WeighsByElement": Due(
             2, ("a product by element of scores or weights of attention", "pass --layer NAME"), ("a sum of scores",)
         ),
