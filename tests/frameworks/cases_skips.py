@@ -66,3 +66,16 @@ class NeedsMoreThanItsTime(Plain):
         gain = self.of_time(F.silu(timestep))[:, None]
         far = span >= 2.5  # type: ignore[operator]
         return self.layer(x * (1 + gain), far & self.among(span.items))  # type: ignore[union-attr]
+
+
+class SharedInTurns(Gated):
+    """Its heads of queries share those of keys in turns, and not as neighbours."""
+
+    def make_k(self) -> nn.Module:
+        return nn.Linear(self.D, self.D // 2)
+
+    def core(self, q: Tensor, k: Tensor, v: Tensor, ignore: Tensor | None) -> Tensor:
+        return super().core(q, k.repeat(1, 2, 1, 1), v.repeat(1, 2, 1, 1), ignore)
+
+    def split(self, x: Tensor) -> Tensor:
+        return x.unflatten(-1, (-1, self.D // 4)).transpose(1, 2)

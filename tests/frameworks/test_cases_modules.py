@@ -767,6 +767,18 @@ def test_a_map_that_was_read_is_tried_where_the_module_lacks_biases(conform: Cal
     assert "Cause unknown" not in printed, printed
 
 
+def test_numbers_of_heads_that_contradict_the_stated_heads_of_keys_are_not_tried(
+    conform: Callable, tmp_path: Path
+) -> None:
+    """Where the graph does not tell how many there are."""
+    target = HERE / "cases_skips.py:SharedInTurns"
+    ended = conform("check", target, "--layer", "pre-rope-gated", "--dtype", "float32", "--out", tmp_path / "out")
+    printed = " ".join((ended.stdout + ended.stderr).split())
+    assert "could not be examined" not in printed, printed
+    assert "share keys and values otherwise" in printed, printed
+    assert "read nowhere" not in printed, printed
+
+
 def test_a_bias_of_keys_that_the_stated_layer_lacks_is_not_said_to_be_unread(conform: Callable, tmp_path: Path) -> None:
     """A softmax is the same with it and without."""
     target = HERE / "cases_plain.py:Plain"
