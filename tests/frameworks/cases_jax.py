@@ -346,3 +346,58 @@ def of_its_parameters() -> Any:
 
 def without_its_parameters() -> Any:
     return layer
+
+
+def made_of_a_key() -> Any:
+    """As Haiku makes one of a module: a key stands before whatever the module takes, which draws nothing of it."""
+
+    def apply(p: Any, rng: jax.Array | None, *given: Any, **named: Any) -> jax.Array:
+        if rng is None or jnp.shape(rng) != (2,):
+            raise ValueError("apply must be called with a key")
+        return layer(p, *given, **named)
+
+    return apply, parameters()
+
+
+def of_a_key_first() -> Any:
+    def apply(p: Any, key: jax.Array, x: jax.Array) -> jax.Array:
+        return layer(p, x + 0 * jax.random.normal(key, x.shape))
+
+    return apply, parameters()
+
+
+class NormsByACondition(linen.Module):
+    """As a block of a diffusion transformer; another number of its configuration is larger than its width."""
+
+    dim: int = D
+    labels: int = 90
+
+    def setup(self) -> None:
+        self.norm1, self.norm2 = (linen.LayerNorm(use_scale=False, use_bias=False) for _ in range(2))
+        self.attention = linen.SelfAttention(H)
+        self.up, self.down, self.of_condition = linen.Dense(HIDDEN), linen.Dense(self.dim), linen.Dense(4 * self.dim)
+
+    def __call__(self, x: jax.Array, c: jax.Array) -> jax.Array:
+        gain1, shift1, gain2, shift2 = jnp.split(self.of_condition(linen.silu(c))[:, None], 4, -1)
+        x = x + self.attention(self.norm1(x) * (1 + gain1) + shift1)
+        return x + self.down(linen.gelu(self.up(self.norm2(x) * (1 + gain2) + shift2)))
+
+
+def turned_by_products_of_elements() -> Any:
+    """Its heads are multiplied with the cosines and sines of each item by an einsum that sums over nothing, and half of
+    them with −1 in their place."""
+
+    def turned(t: jax.Array) -> jax.Array:
+        batch, _, length, size = t.shape
+        angles = jnp.outer(jnp.arange(length), 10000.0 ** (-jnp.arange(0, size, 2) / size))
+        cos, sin = (jnp.tile(each, (batch, 1, 2)).astype(t.dtype) for each in (jnp.cos(angles), jnp.sin(angles)))
+        half = t.reshape(*t.shape[:-1], 2, -1)[..., ::-1, :].at[..., 0, :].multiply(-1).reshape(t.shape)
+        return jnp.einsum("bhsd,bsd->bhsd", t, cos) + jnp.einsum("bhsd,bsd->bhsd", half, sin)
+
+    return (lambda p, x, mask=None: layer(p, x, mask, turned=turned)), parameters()
+
+
+class NamesWhatItHasNot(linen.Module):
+    @linen.compact
+    def __call__(self, x: jax.Array) -> jax.Array:
+        return self.attend(linen.Dense(D)(x))

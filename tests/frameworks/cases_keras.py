@@ -216,3 +216,12 @@ class InAListByPlaces(bare.Block):
             mask = mask[:, None, :]
         x = inputs[0] + self.dropout(self.attention(y, y, attention_mask=mask), training=training)
         return [x + self.down(self.up(self.norm2(x))), mask]
+
+
+class NamesWhatKerasHadOnce(keras.layers.Layer):
+    def __init__(self) -> None:
+        super().__init__()
+        self.q, self.k, self.v = (keras.layers.Dense(64) for _ in range(3))
+
+    def call(self, x: Any) -> Any:
+        return keras.backend.batch_dot(self.q(x), self.k(x)) + self.v(x)

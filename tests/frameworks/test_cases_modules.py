@@ -585,6 +585,17 @@ DUE: dict[str, dict[str, Due]] = {
             2, ("an activation stands behind a map", "cases_jax.py:", "module _OfTwo_0", "it needs y beside x"), ()
         ),
         "InAList": layers("module layers.0", "pre-norm"),
+        "NormsByACondition": without(
+            "is called nowhere", "c: numbers of each item, float32 [batch, 16]", "adaptive norms"
+        ),
+        "turned_by_products_of_elements": right("post-norm", "rope θ 10000 halves"),
+        "NamesWhatItHasNot": Due(
+            2, ("no attribute", "attend", "that line names what is not there"), ("a pair of the module",)
+        ),
+        "made_of_a_key": right("post-norm", "rng: a key of random numbers", masks=False),
+        "of_a_key_first": right("post-norm", "key: a key of random numbers", masks=False)._replace(
+            unsaid=("✗", "stands behind")
+        ),
         "normed_over_positions": beyond("is taken over the positions", "At: cases_jax.py:"),
         "HeadsBesidePositions": Due(
             2, ("no position attends to another: the heads of each", "At: cases_jax.py:"), ("cannot be looked at",)
@@ -611,6 +622,9 @@ DUE: dict[str, dict[str, Due]] = {
     "cases_keras": {
         "OfTwoSequences": refused("it is a layer of a decoder, or of two sequences: it needs others beside x"),
         "OfAnEncoding": refused("it is a layer of a decoder: OfAnEncoding.call needs encoding_outputs beside x"),
+        "NamesWhatKerasHadOnce": Due(
+            2, ("no attribute 'batch_dot'", "that line names what is not there"), ("name a function that builds it",)
+        ),
         "heads_of_all_features": Due(0, ("This is a correct post-norm", "heads of 16"), ("cannot be built",)),
         "InAListByPlaces": Due(
             0, ("x is the first of a tuple of 2", "with item 1 of inputs (true = attend)"), ("cannot be built", "✗")
@@ -633,6 +647,23 @@ DUE: dict[str, dict[str, Due]] = {
         "AnotherFarOut": Due(
             1, ("This layer is wrong, read as post-norm", *BRANCHES, "else y", "First wrong stage: output"), ()
         ),
+    },
+    "cases_skips": {
+        "ParallelSummedByItsOwner": without(
+            "otherwise than a gated one", "attention and the feed-forward network stand side by side", "cases_skips.py:"
+        ),
+        "GatedWithoutItsFirstSkip": Due(
+            2, ("residual1 is missing", "cases_skips.py:"), ("side by side", "than a gated one")
+        ),
+        "NeedsMoreThanItsTime": refused(
+            "it needs timestep, span beside x", "timestep numbers of each item, float32 [batch, 16]", "cases_skips.py:"
+        ),
+        "WeighsByElement": Due(
+            2, ("a product by element of scores or weights of attention", "pass --layer NAME"), ("a sum of scores",)
+        ),
+        "SkipsItsSecondAttention": right(
+            "pre-norm", "encoder_hidden_states was not given, and changes the output", "with attention_mask and without"
+        )._replace(unsaid=("✗", "a layer of a decoder")),
     },
     "cases_items": {
         "OfWindowsOfAll": right("pre-norm", masks=False),
@@ -768,6 +799,28 @@ def test_a_map_that_was_read_is_tried_where_the_module_lacks_biases(conform: Cal
     assert "(gelu-tanh" in printed, printed
     assert "it has no feed_forward.output.bias" not in printed, printed
     assert "Cause unknown" not in printed, printed
+
+
+def test_numbers_of_heads_that_contradict_the_stated_heads_of_keys_are_not_tried(
+    conform: Callable, tmp_path: Path
+) -> None:
+    """Where the graph does not tell how many there are."""
+    target = HERE / "cases_skips.py:SharedInTurns"
+    ended = conform("check", target, "--layer", "pre-rope-gated", "--dtype", "float32", "--out", tmp_path / "out")
+    printed = " ".join((ended.stdout + ended.stderr).split())
+    assert "could not be examined" not in printed, printed
+    assert "share keys and values otherwise" in printed, printed
+    assert "read nowhere" not in printed, printed
+
+
+def test_a_bias_of_keys_that_the_stated_layer_lacks_is_not_said_to_be_unread(conform: Callable, tmp_path: Path) -> None:
+    """A softmax is the same with it and without."""
+    target = HERE / "cases_plain.py:Plain"
+    ended = conform("check", target, "--layer", "pre-gelu-tanh", "--dtype", "float32", "--out", tmp_path / "out")
+    printed = " ".join(ended.stdout.split())
+    assert ended.status == 1, printed
+    assert "attention.qkv_bias is True in the module" in printed, printed
+    assert "read nowhere" not in printed, printed
 
 
 def test_heads_that_are_wider_than_is_stated_are_said(conform: Callable, tmp_path: Path) -> None:

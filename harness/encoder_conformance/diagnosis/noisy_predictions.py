@@ -182,8 +182,8 @@ def _scaled_or_dropped(stage: NoisyStage, *, broadcast: bool) -> PredictionResul
     kept, gone = large & ~zero, large & zero
     if np.count_nonzero(large) < ENOUGH or not kept.any():
         return None
-    weight = stage.plain[kept] / stage.sigma[kept] ** 2
-    with np.errstate(all="ignore"):
+    with np.errstate(all="ignore"):  # an element that a right layer has no rounding of
+        weight = stage.plain[kept] / stage.sigma[kept] ** 2
         scale = float((weight @ stage.observed[kept]) / (weight @ stage.plain[kept]))
     if not scale > 1:
         return PredictionResult(False)

@@ -11,7 +11,7 @@ from encoder_conformance.diagnosis.closest import is_refuted
 from encoder_conformance.diagnosis.diagnose import Failing, diagnose_chosen
 from encoder_conformance.diagnosis.evidence import Evidence
 from encoder_conformance.diagnosis.match import Match
-from encoder_conformance.diagnosis.noisy_predictions import NoisyStage, errs_alike, prediction_result
+from encoder_conformance.diagnosis.noisy_predictions import NoisyStage, PredictionResult, errs_alike, prediction_result
 from encoder_conformance.judging.observation import Observation, observation_of
 from encoder_conformance.judging.records import Diagnosis
 from encoder_conformance.oracle.arithmetic import Arithmetic
@@ -142,3 +142,10 @@ def test_a_coarser_grid_is_another_format(bits: int, true: bool) -> None:
     )
     assert result is not None
     assert result.true is true
+
+
+def test_elements_that_a_right_layer_does_not_round_are_not_divided_by_their_rounding() -> None:
+    plain = np.linspace(1.0, 2.0, 16)
+    index = np.arange(16)[:, None]
+    stage = NoisyStage(plain * 1.1, plain, plain, np.zeros(16), index, None)
+    assert prediction_result("dropout", stage) == PredictionResult(False)

@@ -29,8 +29,8 @@ _ROUNDED = 1e-5
 
 
 def refuse_second(module: LiveModule, widths: Iterable[int]) -> None:
-    """Raises BadTarget for an argument that by its name is another sequence, unless the module is seen to take numbers
-    of each item there, as of a time step, and no sequence."""
+    """Raises BadTarget for an argument that by its name is another sequence, and that a module does not do without,
+    unless it is seen to take numbers of each item there, as of a time step, and no sequence."""
     known = module.signature
     if known.second is None or known.second.name in known.arrangement.beside:
         return

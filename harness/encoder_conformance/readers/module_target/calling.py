@@ -55,7 +55,11 @@ def signature_of(forward: Callable[..., Any], name: str, *, skipped: int = 0, ke
         return Signature(_X[0], (), named=every[0].kind == every[0].VAR_KEYWORD, hands_on=hands_on)
     if not parameters:
         raise BadTarget(f"{name} takes no argument", "an encoder layer takes x", "takes-no-x")
-    first = _x_of(parameters)
+    no_keys = [p for p in parameters if not (keys and is_random(p.name))]
+    if not no_keys and any(p.kind == p.VAR_POSITIONAL for p in every):  # x is the first of those without a name
+        drawn_of = tuple(p.name for p in parameters)
+        return Signature(_X[0], (), dict.fromkeys(drawn_of), names=drawn_of, hands_on=hands_on)
+    first = _x_of(no_keys or parameters)
     others = [p for p in parameters if p is not first]
     by_name = first.kind == first.KEYWORD_ONLY or first is not parameters[0]
     arrays = [p.name for p in others if _takes_array(p) and not (keys and is_random(p.name))]

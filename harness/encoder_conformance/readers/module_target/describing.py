@@ -6,8 +6,10 @@ from encoder_conformance.protocol.arguments import LAYOUTS, MaskArgument, XArgum
 from encoder_conformance.protocol.findings import Finding, NotRead
 from encoder_conformance.protocol.module_description import ModuleDescription, ModuleSource
 from encoder_conformance.readers.module_target.argument_lines import lines_of_arguments
+from encoder_conformance.readers.module_target.calling import is_random
 from encoder_conformance.readers.module_target.examination import Examination
 from encoder_conformance.readers.module_target.forms_of_x import FORMS
+from encoder_conformance.readers.module_target.live import LiveModule
 from encoder_conformance.readers.module_target.naming import idle_parts, misnamed
 from encoder_conformance.readers.onnx_file.tracing.unsupported import BEYOND, SENTENCES
 
@@ -91,6 +93,13 @@ def _not_read(found: Examination) -> NotRead | None:
     )
 
 
+def _before_x(module: LiveModule) -> str:
+    """The argument that stands first in the place of x; "" where x does, and where that is a key of random numbers, as
+    many functions of JAX have one."""
+    first = next(iter(module.signature.places), "") if module.signature.named else ""
+    return "" if module.draws_of_keys and is_random(first) else first
+
+
 def _of_arguments(found: Examination) -> dict[str, Any]:
     """Which arguments it was not given, or could not be, and which its model makes."""
     offered = found.offered
@@ -144,7 +153,7 @@ def _x(found: Examination) -> XArgument:
         layout=LAYOUTS[found.semantics.layout] if arrangement.form == "BSD" else FORMS[arrangement.form].said,
         d_model=found.semantics.d_model,
         evidence="changing one position of x changes others along this axis alone",
-        before=next(iter(found.module.signature.places), "") if found.module.signature.named else "",
+        before=_before_x(found.module),
     )
 
 

@@ -4,6 +4,7 @@ import re
 import sysconfig
 import traceback
 from pathlib import Path
+from types import ModuleType
 from typing import NamedTuple
 
 from encoder_conformance.platform.paths import PACKAGE, ROOT
@@ -29,6 +30,21 @@ class BadTarget(Exception):
     def as_problem(self) -> Problem:
         """As the harness is told it."""
         return Problem(message=self.problem, hint=self.hint, kind=self.kind, about=self.about)
+
+
+MEND = "that line names what is not there: mend it, or have the version of the library that it was written for"
+"""What to do about such an error, whatever a module is given."""
+
+
+def names_nothing(error: Exception, *own: type) -> bool:
+    """Whether a line names what nothing has: no library, no scope, and no object of the module's `own` kinds. Keras
+    raises another error of the same kind, which knows of no object."""
+    caught = error.__context__
+    if isinstance(error, AttributeError) and isinstance(caught, AttributeError) and error.obj is None:
+        return names_nothing(caught, *own)
+    if isinstance(error, AttributeError):
+        return isinstance(error.obj, (ModuleType, *own))
+    return isinstance(error, NameError | ImportError)
 
 
 class LineReached(NamedTuple):

@@ -208,7 +208,7 @@ def _examined(
     choose_map(examination, alternatives)
     if examination.stated is not None and examination.layer is None and examination.stated != known:
         _find_masks(examination, semantics, examination.stated)
-    if examination.map is not None and examination.proof is not None and examination.proof.holds:
+    if examination.map is not None:
         examination.of_no_step = tuple(changing(examination.bench("float32"), examination.map))
     _compare_ways(examination)
     return examination

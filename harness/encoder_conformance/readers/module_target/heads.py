@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
+from pydantic import ValidationError
 
 from encoder_conformance.readers.module_target.live import LiveModule
 from encoder_conformance.readers.module_target.mapping import ElementMap, OwnParameters
@@ -30,8 +31,8 @@ class HeadCounts:
     known: bool
 
     def of(self, layer: Layer) -> list[Layer]:
-        """The layer with each of them."""
-        return [_with_heads(layer, number) for number in self.numbers]
+        """The layer with each of them that its other choices allow, as heads of keys do that so many share."""
+        return [made for number in self.numbers if (made := _with_heads(layer, number)) is not None]
 
 
 def head_counts(bench: Bench, layer: Layer) -> HeadCounts:
@@ -74,15 +75,20 @@ def _attributes(module: LiveModule, names: Iterable[str]) -> Iterator[int]:
     return (value for value in values if isinstance(value, int) and not isinstance(value, bool) and value > 0)
 
 
-def _with_heads(layer: Layer, num_heads: int) -> Layer:
+def _with_heads(layer: Layer, num_heads: int) -> Layer | None:
+    """None where that contradicts another of its choices."""
     attention = layer.attention.model_copy(update={"num_heads": num_heads})
-    made = Layer.model_validate_json(json.dumps(layer.model_copy(update={"attention": attention}).model_dump()))
+    try:
+        made = Layer.model_validate_json(json.dumps(layer.model_copy(update={"attention": attention}).model_dump()))
+    except ValidationError:
+        return None
     return made.model_copy(update={"norm": layer.norm})  # whose epsilon may be a decimal
 
 
 def _seen(bench: Bench, layer: Layer, divisors: list[int]) -> int | None:
     """The number of heads by what the first channel of the context depends on: the query's and the key's channels of
-    its own head, whatever is done to the scores. None if that tells nothing: all channels, or no map fits by names.
+    its own head, whatever is done to the scores. None if that tells nothing: all channels, heads of keys that
+    several of queries share, or no map fits by names.
     """
     own = OwnParameters(bench.module.shapes)
     elements = next(candidate_maps(own, layer), None)
@@ -92,6 +98,8 @@ def _seen(bench: Bench, layer: Layer, divisors: list[int]) -> int | None:
     try:
         first = _FirstChannel.of(bench, layer, ElementMap(own, elements))
         channel = np.arange(first.channels)
+        if any(first.parameters[name].shape[1] != first.channels for name in first.parts):
+            return None
         for number in sorted(divisors, reverse=True)[:-1]:
             if first.is_alone_with(channel < layer.d_model // number) or first.is_alone_with(channel % number == 0):
                 return number

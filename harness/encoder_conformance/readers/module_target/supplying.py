@@ -66,11 +66,12 @@ def called_as_it_takes(module: LiveModule, told: Told | None = None) -> tuple[Li
     if told is not None and told.beside:
         module = as_told(module, told)
     bare = module.bare()
-    refuse_second(bare, widths_of(bare))
     if (x := usual_x(bare)) is not None:
-        module = with_masks_in_lists(with_its_lengths(module, bare, x), x)
-        again = (name for name in not_given(module.signature) if speaks(name, "x"))
+        module, second = with_masks_in_lists(with_its_lengths(module, bare, x), x), bare.signature.second
+        left = second.name if second else ""  # another sequence, which it does without
+        again = (name for name in not_given(module.signature) if speaks(name, "x") and name != left)
         return with_x_again(module, again, x), x
+    refuse_second(bare, widths_of(bare))
     by_itself = not (module.called_with or module.supplied)
     if by_itself and (found := arranged(bare)) is not None:
         other, x = found

@@ -15,9 +15,10 @@ import numpy as np
 from flax.errors import ModifyScopeVariableError
 
 from encoder_conformance.readers.module_target.argument_names import WIDTH, feed_forward_last
+from encoder_conformance.readers.module_target.arranging import Arrangement
 from encoder_conformance.readers.module_target.bundles import ReadOf, unpacked
 from encoder_conformance.readers.module_target.calling import in_training, refuse_uncalled, signature_of
-from encoder_conformance.readers.module_target.errors import BadTarget, last_frames, places_of
+from encoder_conformance.readers.module_target.errors import MEND, BadTarget, last_frames, names_nothing, places_of
 from encoder_conformance.readers.module_target.frameworks.jax_framework import JaxFramework
 from encoder_conformance.readers.module_target.frameworks.jax_tree import (
     ARRAYS,
@@ -52,6 +53,7 @@ class _Problem(NamedTuple):
 
     reached: Reached
     said: str
+    names_nothing: bool = False
 
 
 class _Part(tuple[nn.Module, Mapping[str, Any]]):
@@ -226,14 +228,15 @@ def _initialised(module: nn.Module, signature: Signature) -> Mapping[str, Any]:
             break
         if (variables := _variables_of(module, signature, length, most, problems)) is not None:
             return variables
-        if length == SEQUENCE and (bundled := _bundled(module, signature)) is not None:
-            if (variables := _variables_of(module, bundled, length, most, problems)) is not None:
-                return variables
+        bundled = _bundled(module, signature) if length == SEQUENCE else None
+        if bundled and (variables := _variables_of(module, bundled, length, most, problems)) is not None:
+            return variables
     hint = "name a pair of the module and its variables, or a function that makes one"
     best = problems[0] if problems else _Problem(Reached(), "it has none")
     for each in problems:
         best = each if each.reached.is_beyond(best.reached) else best
-    raise BadTarget(f"it cannot be initialised with x [3, 5, d_model]: {best.said}", to_be_said(signature, hint))
+    hint = MEND if best.names_nothing else to_be_said(signature, hint)
+    raise BadTarget(f"it cannot be initialised with x [3, 5, d_model]: {best.said}", hint)
 
 
 def _variables_of(
@@ -241,26 +244,23 @@ def _variables_of(
 ) -> Mapping[str, Any] | None:
     """Its variables for an x of this length; None where it takes none in `most` ways. `problems` are told what it
     raises."""
-    widths = list(_widths(module))
-    ways = (islice(ways_to_call(signature, widths, missed, keys=True), most) for missed in ((), signature.masks))
-    for way in chain.from_iterable(ways):
-        for width in widths:
-            x = jnp.zeros((3, length, width), jnp.float32)
-            made = partial(_made, module, replace(signature, arrangement=way))
-            try:
-                jax.eval_shape(made, x)
-            except jax.errors.JAXTypeError:  # where numbers decide, which are not known
-                pass
-            except Exception as error:  # whatever a module does with what is not its own
-                problems.append(_problem_of(error))
-                continue
-            try:
-                variables = made(x)
-            except Exception as error:
-                problems.append(_problem_of(error))
-                continue
-            if variables.get("params"):
-                return variables
+    for way, width in _ways_and_widths(module, signature, most):
+        x = jnp.zeros((3, length, width), jnp.float32)
+        made = partial(_made, module, replace(signature, arrangement=way))
+        try:
+            jax.eval_shape(made, x)
+        except jax.errors.JAXTypeError:  # where numbers decide, which are not known
+            pass
+        except Exception as error:  # whatever a module does with what is not its own
+            problems.append(_problem_of(error))
+            continue
+        try:
+            variables = made(x)
+        except Exception as error:
+            problems.append(_problem_of(error))
+            continue
+        if variables.get("params"):
+            return variables
     return None
 
 
@@ -278,8 +278,21 @@ def _bundled(module: nn.Module, signature: Signature) -> Signature | None:
     return None
 
 
+def _ways_and_widths(module: nn.Module, signature: Signature, most: int) -> list[tuple[Arrangement, int]]:
+    """The likeliest first. What stands beside x has its width most often, and a map takes what has any other, of which
+    its variables are then made."""
+    widths = list(_widths(module))
+    ways = (islice(ways_to_call(signature, widths, missed, keys=True), most) for missed in ((), signature.masks))
+
+    def is_of_another(way: Arrangement, width: int) -> bool:
+        return any(each.kind == "condition" and each.number != width for each in way.beside.values())
+
+    every = [(way, width) for way in chain.from_iterable(ways) for width in widths]
+    return sorted(every, key=lambda each: is_of_another(*each))
+
+
 def _problem_of(error: Exception) -> _Problem:
-    return _Problem(Reached(places_of(error)), last_frames(error))
+    return _Problem(Reached(places_of(error)), last_frames(error), names_nothing(error, nn.Module))
 
 
 def _made(module: nn.Module, signature: Signature, x: jax.Array) -> Mapping[str, Any]:
@@ -328,9 +341,15 @@ def _idle_parts(bound: nn.Module) -> Iterator[str]:
     """The paths of parts that `setup` makes, that hold parameters where they are called, and that hold none."""
     hasattr(bound, "")  # a look for what it has not runs its setup
     for part in [value for name, value in vars(bound).items() if name != "parent" and isinstance(value, nn.Module)]:
-        if isinstance(part, _HOLDING) and "params" not in part.variables:
+        if _holds_parameters(part) and "params" not in part.variables:
             yield ".".join(part.path)
         yield from _idle_parts(part)
+
+
+def _holds_parameters(part: nn.Module) -> bool:
+    """Whether a call of it makes some: a norm without a gain and a shift has none."""
+    bare = not getattr(part, "use_scale", True) and not getattr(part, "use_bias", False)
+    return isinstance(part, _HOLDING) and not bare
 
 
 FRAMEWORK = _Linen()

@@ -1,13 +1,14 @@
 """JAX: a pair of a function of parameters and inputs, and its parameters; or a functools.partial of both."""
 
+import inspect
 from collections.abc import Callable
-from functools import partial
+from functools import partial, wraps
 from typing import Any
 
 import jax
 import numpy as np
 
-from encoder_conformance.readers.module_target.calling import in_training, signature_of
+from encoder_conformance.readers.module_target.calling import in_training, is_random, signature_of
 from encoder_conformance.readers.module_target.frameworks.jax_framework import JaxFramework, Nested
 from encoder_conformance.readers.module_target.frameworks.jax_tree import (
     SEED,
@@ -56,8 +57,8 @@ class _Function(JaxFramework):
         return _parted(module)[0], 1
 
     def live(self, module: _Module) -> LiveModule:
-        function, parameters = _parted(module)
-        known = getattr(function, "func", function)
+        given, parameters = _parted(module)
+        function, known = _with_its_key_by_name(given), getattr(given, "func", given)
         name = getattr(known, "__qualname__", type(known).__name__)
         signature = signature_of(function, name, skipped=1)
 
@@ -68,6 +69,26 @@ class _Function(JaxFramework):
         type_name = f"{getattr(known, '__module__', '')}.{name}"
         made = Functional(bind, parameters, signature, type_name, shown=False, training=bind, told_in_training=told)
         return JaxModule(batched(made))
+
+
+def _with_its_key_by_name(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A function of parameters, a key of random numbers and whatever stands behind it, as what Haiku makes of a module,
+    takes that key by its name: x is the first of what stands behind."""
+    given = [*inspect.signature(function).parameters.values()]
+    kinds = [each.kind for each in given[:3]]
+    if kinds != [inspect.Parameter.POSITIONAL_OR_KEYWORD] * 2 + [inspect.Parameter.VAR_POSITIONAL]:
+        return function
+    held, key, *others = given
+    if not is_random(key.name):
+        return function
+
+    @wraps(function)
+    def called(tree: Any, *by_place: Any, **by_name: Any) -> Any:
+        return function(tree, by_name.pop(key.name, None), *by_place, **by_name)
+
+    by_its_name = key.replace(kind=key.KEYWORD_ONLY)
+    called.__signature__ = inspect.Signature([held, others[0], by_its_name, *others[1:]])  # type: ignore[attr-defined]
+    return called
 
 
 FRAMEWORK = _Function()

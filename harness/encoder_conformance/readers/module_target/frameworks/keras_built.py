@@ -14,7 +14,7 @@ from encoder_conformance.readers.module_target.argument_names import feed_forwar
 from encoder_conformance.readers.module_target.arranging import Arrangement
 from encoder_conformance.readers.module_target.bundles import ReadOf, unpacked
 from encoder_conformance.readers.module_target.calling import signature_of
-from encoder_conformance.readers.module_target.errors import BadTarget, last_frames
+from encoder_conformance.readers.module_target.errors import MEND, BadTarget, last_frames, names_nothing
 from encoder_conformance.readers.module_target.forms_of_x import Arrays, Shape
 from encoder_conformance.readers.module_target.furthest import Reached, watched
 from encoder_conformance.readers.module_target.lacking import missed_in
@@ -36,12 +36,16 @@ _MOST_WAYS = 60
 """Ways to call a layer that are tried to have it build."""
 _ROUNDS, _MOST_CALLS = 2, 150
 """Times that it is tried, each time with more arguments, and the calls at each."""
-_MOST_LENGTHS, _MOST_LONG = 12, 2
-"""Numbers of positions that are tried where 5 are refused, and widths at each."""
+_MOST_LENGTHS, _MOST_LONG, _MOST_SAID = 12, 2, 6
+"""Numbers of positions that are tried where 5 are refused, widths at each, and ways to call it at one that it says."""
 _MOST_COMPARED = 12
 """Errors of which the one is told that comes after most."""
 _Failed = tuple[ExecutionError, Arrangement, Shape]
 """What was raised, and the way to call it and the shape of x for which."""
+
+
+class _NamesNothing(ExecutionError):
+    """A line of the layer names what is not there."""
 
 
 def call_of(layer: Any) -> Signature:
@@ -68,37 +72,43 @@ def build(layer: Any, told: ToldOf = no_words) -> Arrangement:
         if not missed:
             break
     raised = [each for each in failed if not isinstance(each[0], OtherShape)]  # at a width of its own
-    said = _furthest(layer, signature, raised or failed) if failed else "it gives another width than it takes"
+    furthest = _furthest(layer, signature, raised or failed) if failed else None
+    said = furthest or "it gives another width than it takes"
     refused = f"it cannot be built with x [{BATCH}, {SEQUENCE}, d_model]: {said}"
-    raise BadTarget(refused, to_be_said(signature, "name a function that builds it", *missed))
+    hint = to_be_said(signature, "name a function that builds it", *missed)
+    raise BadTarget(refused, MEND if isinstance(furthest, _NamesNothing) else hint)
 
 
-def _furthest(layer: Any, signature: Signature, failed: Iterable[_Failed]) -> str:
+def _furthest(layer: Any, signature: Signature, failed: Iterable[_Failed]) -> ExecutionError:
     """What it raises where it comes furthest: of a width or a form of angles that is not its own it raises sooner."""
-    kinds: dict[str, tuple[Arrangement, Shape]] = {}
-    for problem, way, shape in failed:
-        kinds.setdefault(str(problem), (way, shape))
-    best, said = Reached(), next(iter(kinds))
-    for each, (way, shape) in islice(kinds.items(), _MOST_COMPARED):
+    kinds: dict[str, _Failed] = {}
+    for each in failed:
+        kinds.setdefault(str(each[0]), each)
+    best, furthest = Reached(), next(iter(kinds.values()))[0]
+    for problem, way, shape in islice(kinds.values(), _MOST_COMPARED):
         noted, reached = watched(way)
         _problem_with(layer, replace(signature, arrangement=noted), shape)
         if reached and reached[0].is_beyond(best):
-            best, said = reached[0], each
-    return said
+            best, furthest = reached[0], problem
+    return furthest
 
 
 def _calls(
     layer: Any, signature: Signature, widths: list[int], missed: tuple[str, ...]
 ) -> Iterator[tuple[Arrangement, Shape]]:
-    """Ways to call it, each with a shape of x: of 5 positions in all ways, then of those that it may take in place of
-    any, in the first. `missed`: arguments that have a default, and are given nevertheless."""
+    """Ways to call it, each with a shape of x: of 5 positions, or as many as it says, in the likeliest ways, of 5 in
+    all, then of those that it may take in place of any, in the first. `missed`: arguments that have a default, and are
+    given nevertheless."""
     ways = list(islice(ways_to_call(signature, widths, missed), _MOST_WAYS))
     for width in widths:  # of what its first call is refused for, None is told first
         for way in chain(ways[:1], with_another_sequence(ways, signature, width)):
             yield way, (BATCH, SEQUENCE, width)
+    said = lengths_said([layer, *layer._flatten_layers()])
+    for way, length, width in product(ways[:_MOST_SAID], said[:_MOST_LONG], widths[:_MOST_LONG]):
+        yield way, (BATCH, length, width)
     for way, width in product(ways, widths):
         yield way, (BATCH, SEQUENCE, width)
-    lengths = dict.fromkeys((*lengths_said([layer, *layer._flatten_layers()]), *LENGTHS[:_MOST_LENGTHS]))
+    lengths = dict.fromkeys((*said, *LENGTHS[:_MOST_LENGTHS]))
     for length, width in product(lengths, widths[:_MOST_LONG]):
         yield ways[0], (BATCH, length, width)
 
@@ -119,7 +129,8 @@ def _problem_with(layer: Any, signature: Signature, shape: Shape) -> ExecutionEr
     except OtherShape as error:
         return OtherShape(str(error), error.shapes)  # without its frames, which hold a copy of the layer
     except Exception as error:  # whatever a layer does with a width that is not its own
-        return ExecutionError(last_frames(own_error(error)))
+        kind = _NamesNothing if names_nothing(error, keras.layers.Layer) else ExecutionError
+        return kind(last_frames(own_error(error)))
     return None
 
 

@@ -1,5 +1,7 @@
 """What is known by a name where a step of the plan is not found, or an operation is read beside another."""
 
+from collections.abc import Iterable
+
 from encoder_conformance.readers.onnx_file.tracing.expressions import (
     Activation,
     Context,
@@ -35,9 +37,11 @@ def beside(known: Operation, operation: Operation) -> Feature | None:
     return "parallel" if any(isinstance(body(side), Context) for side in others) else "sums"
 
 
-def instead(found: Operation, step: Step) -> Feature | None:
+def instead(found: Operation, step: Step, sums: Iterable[Sum]) -> Feature | None:
     """What is known by a name where a step is missing. Where the first sum is, a feed-forward network was found behind
-    it."""
+    it. `sums`: those found already."""
+    if step.makes == "residual1" and any(map(_is_side_by_side_alone, sums)):
+        return "parallel"
     of_network = step.form == "activation" or (step.form == "sum" and step.makes != "residual1")
     if of_network and isinstance(found if step.form == "activation" else body(found), Context):
         return "attention_alone"
@@ -62,6 +66,12 @@ def is_side_by_side(found: Operation) -> bool:
     bodies = [body(side) for side in found.sides] if isinstance(found, Sum) else []
     behind = any(isinstance(each, Activation) and isinstance(body(each.of.operation), Context) for each in bodies)
     return not behind and all(any(isinstance(each, kind) for each in bodies) for kind in (Context, Activation | Gate))
+
+
+def _is_side_by_side_alone(total: Sum) -> bool:
+    """Whether nothing skips either of the two, and the network reads nothing of what attention gives."""
+    networks = [side for side in total.sides if not isinstance(body(side), Context)]
+    return is_side_by_side(total) and not any(map(_is_of_attention, networks))
 
 
 def _is_of_x(found: Operation) -> bool:

@@ -153,9 +153,12 @@ class Walk:
             reader = self.readers.get(step.makes)
             there = formula(found) + at + (f", read for '{reader}'" if reader else "")
             message = f"{stage} is missing: {called} was looked for, and there is {there}"
-            if (feature := instead(found, step)) == "one_map" and reader:
+            sums = [each for each in self.steps.values() if isinstance(each, Sum)]
+            if (feature := instead(found, step, sums)) == "one_map" and reader:
                 message = f"at '{reader}'"  # its norm is before the one map, and behind no activation
                 self.differences = [each for each in self.differences if each.stage != stage]
+            if feature == "parallel" and step.form == "sum":  # what was read for one behind the other is neither
+                self.differences = []
             raise UnsupportedPattern(message, feature)
 
     def take_if_there(self, step: Step) -> None:

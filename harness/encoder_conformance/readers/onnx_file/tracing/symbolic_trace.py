@@ -271,7 +271,8 @@ class SymbolicTrace(ValueTable):
         if one.operation is two.operation:
             return self._expression(node, [one, two])  # type: ignore[return-value]
         if isinstance(one.operation, Scores | Weights) or isinstance(two.operation, Scores | Weights):
-            raise UnsupportedPattern("a sum of scores or weights of attention with something else that depends on x")
+            what = "a product by element" if node.op_type == "Mul" else "a sum"
+            raise UnsupportedPattern(f"{what} of scores or weights of attention with something else that depends on x")
         if node.op_type == "Mul":
             return self._gate(node, one, two, "Mul of two different things that depend on x")
         if (of_heads := summed(one, two, node.output[0])) is not None:
