@@ -26,8 +26,8 @@ class Arrangement:
 
     `keys`: x and all else is in one mapping, x under the first of these keys; or
     in a tuple, where these are numbers. `offered`: those of them that may be masks. `mapped`: masks of padding that
-    lie as x does, which is a map. `listed`: masks that stand in a list, of one. `past_first`: masks of padding that have
-    no place for the first position.
+    lie as x does, which is a map. `listed`: masks that stand in a list, of one. `past_first`: masks of padding that
+    have no place for the first position.
     """
 
     form: str = "BSD"
@@ -83,8 +83,20 @@ class Arrangement:
         arrays: Arrays,
     ) -> tuple[Any, Any]:
         """The answer of a module, and x as it was given it. `x_name`: of an x that has to be named, else ""."""
-        batch, sequence = x.shape[:2]
         laid = FORMS[self.form].out(x, arrays)
+        named = self._named(x, laid, given, arrays)
+        if self.keys:
+            held = {key: named.pop(key) for key in self.keys[1:] if key in named}
+            if self.keys[0].isdigit():
+                return module((laid, *(held.get(key) for key in self.keys[1:])), **named), laid
+            return module(arrays.held({self.keys[0]: laid, **held}), **named), laid
+        if x_name:
+            return module(**{x_name: laid, **named}), laid
+        return module(laid, **named), laid
+
+    def _named(self, x: Any, laid: Any, given: Mapping[str, Any], arrays: Arrays) -> dict[str, Any]:
+        """All that stands beside x, by its name, each mask as it is taken. `laid`: x as it is given."""
+        batch, sequence = x.shape[:2]
         rows = [name for name in self.mapped if tuple(getattr(given.get(name), "shape", ())) == (batch, sequence)]
         given = {**given, **{name: as_map(given[name], arrays) for name in rows}}
         given = {**given, **{name: given[name][:, 1:] for name in self.past_first if given.get(name) is not None}}
@@ -106,15 +118,7 @@ class Arrangement:
                 made = made[name] if supply.kind == "made" else made
                 named[name] = _beside(made, x, arrays)
         named = {**{name: value for name, value in given.items() if name not in named}, **named}
-        named |= {name: [named[name]] for name in self.listed if named.get(name) is not None}
-        if self.keys:
-            held = {key: named.pop(key) for key in self.keys[1:] if key in named}
-            if self.keys[0].isdigit():
-                return module((laid, *(held.get(key) for key in self.keys[1:])), **named), laid
-            return module(arrays.held({self.keys[0]: laid, **held}), **named), laid
-        if x_name:
-            return module(**{x_name: laid, **named}), laid
-        return module(laid, **named), laid
+        return named | {name: [named[name]] for name in self.listed if named.get(name) is not None}
 
     def taken_back(self, answer: Any, x: Any, arrays: Arrays) -> Any:
         """The answer, in the form of x as it was given, as [batch, sequence, d_model]."""

@@ -191,7 +191,7 @@ def _hides_by_positions(module: LiveModule, x: Array) -> bool:
 
 
 def _turned(x: Array, position: int) -> Array:
-    """The same with the features of one position turned round, since a norm takes a sum away."""
+    """x [B, S, D] with the features of one position turned round, since a norm takes a sum away."""
     other = x.copy()
     other[:, position] = x[:, position, ::-1]
     return other
