@@ -121,13 +121,9 @@ def _made(
     if framework := framework_of(made):
         keep_maker(made, lambda: without_input(lambda: found(**values)))
         return Loaded(framework, made, chosen)
-    hint = (
-        "name a function that gives its .module()"
-        if callable(getattr(made, "module", None))
-        else _OF_JAX
-        if callable(made)
-        else ""
-    )
+    hint = _OF_JAX if callable(made) else ""
+    if callable(getattr(made, "module", None)):
+        hint = "name a function that gives its .module()"
     raise BadTarget(f"{name} makes {type(made).__name__}, and no module of PyTorch, Keras, Flax, Equinox or JAX", hint)
 
 

@@ -6,6 +6,7 @@ from itertools import permutations, product
 import numpy as np
 
 from encoder_conformance.readers.module_target.calling import may_be_mask
+from encoder_conformance.readers.module_target.differing import differ
 from encoder_conformance.readers.module_target.live import Feeds, LiveModule
 from encoder_conformance.readers.module_target.probing import OF_NONE
 from encoder_conformance.readers.module_target.supplies import Supply
@@ -13,8 +14,6 @@ from encoder_conformance.readers.onnx_file.graph.execution import ExecutionError
 from encoder_conformance.spec.axes import Array
 
 _FORMS = (("BS", "B11S", "BSS", "SS", "B1SS"), ("bool", "float32", "int64"))
-_CHANGED = 1e-5
-"""Of the output's largest number: more than another order of the same sums leaves."""
 
 
 def with_masks_together(module: LiveModule, x: Array) -> LiveModule:
@@ -64,9 +63,7 @@ def _answer(module: LiveModule, feeds: Feeds) -> Array | str:
 
 def _is_other(answer: Array | str, plain: Array | str) -> bool:
     """Whether both are outputs [B, S, D], and not the same."""
-    if isinstance(answer, str) or isinstance(plain, str):
-        return False
-    return not np.allclose(answer, plain, rtol=0, atol=_CHANGED * np.abs(plain).max(), equal_nan=True)
+    return not isinstance(answer, str) and not isinstance(plain, str) and differ(plain, answer)
 
 
 def _does_something(answer: Array | str, plain: Array | str) -> bool:
