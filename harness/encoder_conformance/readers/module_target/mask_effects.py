@@ -1,6 +1,8 @@
 """What a mask does that hides no position that it flags: it lies along the queries, hides another position, hides what
 it flags in a part of attention, or changes what other positions get and leaves it to be attended to."""
 
+from contextlib import suppress
+
 import numpy as np
 
 from encoder_conformance import Tensors
@@ -19,16 +21,13 @@ _LESS = 0.9
 
 def effect_of(runner: LiveModule, found: InputSemantics, name: str, like: Array) -> tuple[MaskEffect | None, int]:
     """What flagging one position does, and by how many positions it is shifted; `like`: a mask of its form."""
-    if found.S not in like.shape:
-        return None, 0
-    for shut in (1, 0):
-        try:
-            does = _effect(runner, found, name, np.full_like(like, 1 - shut), shut)
-        except ExecutionError:
-            continue
-        if does[0] is not None:
-            return does
-    return None, 0
+    answers = list[tuple[MaskEffect | None, int]]()
+    for shut in (1, 0) if found.S in like.shape else ():
+        with suppress(ExecutionError):
+            answers.append(_effect(runner, found, name, np.full_like(like, 1 - shut), shut))
+    seen = [each for each in answers if each[0] is not None]
+    telling = (each for each in seen if each[0] != "attended")  # of what is open, the rest changes, and none is hidden
+    return next(telling, seen[0] if seen else (None, 0))
 
 
 def _effect(
