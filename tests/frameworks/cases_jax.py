@@ -344,6 +344,11 @@ def of_its_parameters() -> Any:
     return partial(layer, parameters())
 
 
+def of_its_apply() -> Any:
+    module = HandsItsMaskOn()
+    return partial(module.apply, module.init(jax.random.key(0), jnp.zeros((2, 3, D))))
+
+
 def without_its_parameters() -> Any:
     return layer
 

@@ -577,6 +577,7 @@ DUE: dict[str, dict[str, Due]] = {
         "InAPair": Due(0, ("x is the first of a tuple of 2", "with item 1 of inputs"), ("cannot be initialised",)),
         "InABatch": Due(0, ("x is 'nodes' of a mapping", "with mask and without"), ("cannot be initialised",)),
         "of_its_parameters": Due(0, ("This is a correct post-norm",), ("no module of",)),
+        "of_its_apply": Due(0, ("This is a correct pre-norm",), ("rngs",)),
         "without_its_parameters": refused("makes function, and no module", "is named with its parameters: (function,"),
         "ByItsMethods": refused("ByItsMethods", *UNCALLED),
         "LinenByItsMethods": refused("LinenByItsMethods", *UNCALLED),

@@ -106,6 +106,11 @@ def _line_of(forward: Callable[..., Any]) -> str:
     return f" ({Path(code.co_filename).name}:{code.co_firstlineno})" if code else ""
 
 
+def is_of_evaluation(named: Mapping[str, Any]) -> bool:
+    """Whether these arguments say nothing but that it is not in training."""
+    return all(name in _EVALUATION and value is _EVALUATION[name] for name, value in named.items())
+
+
 def in_training(forward: Callable[..., Any], key: object = None) -> dict[str, Any]:
     """The arguments that turn dropout on, and what it is drawn from: `key`, where there is one."""
     names = inspect.signature(forward).parameters

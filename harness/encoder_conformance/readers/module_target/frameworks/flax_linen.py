@@ -17,7 +17,12 @@ from flax.errors import ModifyScopeVariableError
 from encoder_conformance.readers.module_target.argument_names import WIDTH, feed_forward_last
 from encoder_conformance.readers.module_target.arranging import Arrangement
 from encoder_conformance.readers.module_target.bundles import ReadOf, unpacked
-from encoder_conformance.readers.module_target.calling import in_training, refuse_uncalled, signature_of
+from encoder_conformance.readers.module_target.calling import (
+    in_training,
+    is_of_evaluation,
+    refuse_uncalled,
+    signature_of,
+)
 from encoder_conformance.readers.module_target.errors import MEND, BadTarget, last_frames, names_nothing, places_of
 from encoder_conformance.readers.module_target.frameworks.jax_framework import JaxFramework
 from encoder_conformance.readers.module_target.frameworks.jax_tree import (
@@ -136,7 +141,7 @@ class _Linen(JaxFramework):
         """Its variables are made when it is first called."""
 
     def arrays(self, module: Any) -> Any:
-        return module[1].get("params", {}) if isinstance(module, tuple) else {}
+        return (_split(module)[1] or {}).get("params", {})
 
     def built(self, module: Any, told: ToldOf) -> Any:
         unbound, variables = _split(module)
@@ -197,12 +202,22 @@ def _training(unbound: Any, rest: Mapping[str, Any]) -> Callable[[Any], Called]:
     return training
 
 
+def _pair_of(found: Any) -> Any:
+    """The module and its variables, of which a functools.partial of its `apply` is made; whatever else stays."""
+    module = getattr(found.func, "__self__", None) if isinstance(found, partial) else None
+    if not isinstance(module, nn.Module) or found.func.__name__ != "apply" or len(found.args) != 1:
+        return found
+    return (module, found.args[0]) if is_of_evaluation(found.keywords) else found
+
+
 def _module_of(found: object) -> object:
     """The module itself, out of a pair of it and its variables, too."""
+    found = _pair_of(found)
     return found[0] if isinstance(found, tuple) and len(found) == 2 and isinstance(found[1], Mapping) else found
 
 
 def _split(module: Any) -> tuple[nn.Module, Mapping[str, Any] | None]:
+    module = _pair_of(module)
     if isinstance(module, tuple):
         variables = module[1]
         return module[0], variables if "params" in variables else {"params": variables}
