@@ -14,20 +14,22 @@ _DTYPES = np.bool_, np.float32, np.int64
 
 
 def with_masks_past_first(module: LiveModule, x: Array) -> LiveModule:
-    """The same, given those masks without the first position that it refuses as [batch, sequence], and takes as
-    [batch, sequence − 1]."""
+    """The same, given those masks without the first position that it refuses as [batch, sequence], of one item, too,
+    and as [sequence, batch], and takes as [batch, sequence − 1]."""
+    batch, sequence = x.shape[:2]
     for name in module.signature.masks:
         known, bare = module.signature.arrangement, module.bare()
-        if not may_be_mask(name) or name in known.beside or _takes(bare, name, x, x.shape[1]):
+        usual = (x, (batch, sequence)), (x[:1], (1, sequence)), (x, (sequence, batch))
+        if not may_be_mask(name) or name in known.beside or any(_takes(bare, name, *each) for each in usual):
             continue
-        if _takes(bare, name, x, x.shape[1] - 1) or _takes(bare, name, x[:1], x.shape[1] - 1):
+        if any(_takes(bare, name, each, (len(each), sequence - 1)) for each in (x, x[:1])):
             module = module.arranged(replace(known, past_first=(*known.past_first, name))) or module
     return module
 
 
-def _takes(module: LiveModule, name: str, x: Array, length: int) -> bool:
+def _takes(module: LiveModule, name: str, x: Array, shape: tuple[int, ...]) -> bool:
     for dtype in _DTYPES:
         with suppress(ExecutionError):
-            module.run({"x": x, name: np.ones((x.shape[0], length), dtype)})
+            module.run({"x": x, name: np.ones(shape, dtype)})
             return True
     return False
