@@ -15,6 +15,8 @@ from encoder_conformance.readers.module_target.supplies import (
     Supply,
 )
 
+_WHOLE = "encoding", "encodings"
+"""Words that are the whole name, too: encoding_outputs are another sequence."""
 SPOKEN: Mapping[str, tuple[str, ...]] = {
     "cumulative": ("cu_seq", "cu_len", "cumulative", "cumsum", "offsets", "indptr"),
     "longest": ("max_seq", "max_len", "maxlen"),
@@ -30,7 +32,7 @@ SPOKEN: Mapping[str, tuple[str, ...]] = {
     "sinusoids": ("sinusoid", "sin_cos", "sincos"),
     "turning": ("freq", "rope", "rotary", "angle", "theta", "cis"),
     "start": ("start_pos", "start_idx", "start_index", "cur_pos", "past_len", "cache_len"),
-    "pair": ("position_emb", "pos_emb", "cos_sin", "freq", "rope", "rotary", "encoding"),
+    "pair": ("position_emb", "pos_emb", "cos_sin", "freq", "rope", "rotary", *_WHOLE),
     "segment": ("segment",),
     "count": ("pos", "coord", "indices", "index", "arange", "time"),
     "lengths": ("length", "lens", "seqlen", "seq_len", "num_tokens", "n_tokens", "sizes"),
@@ -72,7 +74,7 @@ _PACKED_PAIR_AXES = tuple(f"T{each}" for each in ("d", "1d", "e", "1e"))
 
 def speaks(name: str, kind: str) -> bool:
     lower = name.lower()
-    return any(word == lower if len(word) == 1 else word in lower for word in SPOKEN[kind])
+    return any(word == lower if word in _WHOLE or len(word) == 1 else word in lower for word in SPOKEN[kind])
 
 
 def options_of(
