@@ -845,4 +845,4 @@ def test_a_bias_that_the_stated_layer_lacks_is_not_said_to_be_read_nowhere(confo
     printed = " ".join(ended.stdout.split())
     assert ended.status == 1, printed
     assert "is read nowhere" not in printed, printed
-    assert "q.bias, k.bias and v.bias, have no place in the layer that is stated" in printed, printed
+    assert "the parameter k.bias has no place in the layer that is stated" in printed, printed
