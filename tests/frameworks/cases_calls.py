@@ -368,6 +368,14 @@ class MasksInAList(Plain):
         return self.layer(x, None if attn_masks is None else attn_masks[0] == 0)
 
 
+class MasksOfEachQueryInAList(Plain):
+    def bias(self, n: int, ignore: Tensor | None) -> Tensor | None:
+        return None if ignore is None else torch.where(ignore, -torch.inf, 0.0)[:, None]
+
+    def forward(self, x: Tensor, adjacency_masks: list[Tensor]) -> Tensor:  # type: ignore[override]
+        return self.layer(x, adjacency_masks[0] == 0)
+
+
 class _State(NamedTuple):
     x: Tensor
     mask: Tensor | None = None

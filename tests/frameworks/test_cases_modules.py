@@ -326,6 +326,7 @@ DUE: dict[str, dict[str, Due]] = {
         "OfAGraph": right("adj: a mask that hides nothing, bool [batch, sequence, sequence]", "with adj (true ="),
         "FartherIsLess": right("distances: a bias that adds nothing", "without distances", masks=False),
         "MasksInAList": right("attn_masks is given as a list of one mask", "with attn_masks (true = attend)"),
+        "MasksOfEachQueryInAList": right("adjacency_masks is given as a list of one mask", "with adjacency_masks"),
         "StateInAndOut": right("x is 'x' of a mapping", "with mask (true = attend)"),
         "FirstOfTwo": right(
             "x is the first of a tuple of 2", "1: a mask that hides nothing", "with item 1 of inputs (true = attend)"

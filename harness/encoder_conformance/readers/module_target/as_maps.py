@@ -44,13 +44,12 @@ def with_masks_as_maps(module: LiveModule, x: Array) -> LiveModule:
     for name in module.signature.masks if module.signature.arrangement.form in MAPS else ():
         known = module.signature.arrangement
         other = module.arranged(replace(known, mapped=(*known.mapped, name)))
-        if other is not None and not takes_rows(module, name, shape) and takes_rows(other, name, shape):
+        if other is not None and not _takes_rows(module, name, shape) and _takes_rows(other, name, shape):
             module = other
     return module
 
 
-def takes_rows(module: LiveModule, name: str, shape: tuple[int, ...]) -> bool:
-    """Whether it takes a mask [batch, sequence] beside an x of this shape."""
+def _takes_rows(module: LiveModule, name: str, shape: tuple[int, ...]) -> bool:
     for dtype in (np.bool_, np.float32):
         with suppress(ExecutionError):
             module.run({"x": drawn(shape), name: np.ones(shape[:2], dtype)})

@@ -124,8 +124,8 @@ def arranged(module: LiveModule) -> tuple[LiveModule, Array] | None:
 
 def _as_it_is_taken(module: LiveModule, x: Array) -> LiveModule:
     refuse_attended(module, x)
-    module = with_masks_as_maps(row_by_row(_opened(module, x), x.shape[-1]), x)
-    return with_masks_in_lists(module, x)
+    module = _opened(with_masks_in_lists(module, x), x)
+    return with_masks_as_maps(row_by_row(module, x.shape[-1]), x)
 
 
 def _features_normed(module: LiveModule, x: Array) -> tuple[LiveModule, Array]:
