@@ -412,6 +412,17 @@ class FirstNormForgotten(Plain):
         return x + self.ffn(self.norm2(x))
 
 
+class FirstNormForgottenByName(Plain):
+    def __init__(self) -> None:
+        super().__init__()
+        self.attention_norm, self.network_norm = self.norm1, self.norm2
+        del self.norm1, self.norm2
+
+    def layer(self, x: Tensor, ignore: Tensor | None = None) -> Tensor:
+        x = x + self.attend(x, ignore)
+        return x + self.ffn(self.network_norm(x))
+
+
 class BareBiasForgotten(Plain):
     def __init__(self) -> None:
         super().__init__()

@@ -177,9 +177,14 @@ DUE: dict[str, dict[str, Due]] = {
         "HiddenBehindTheSoftmax": Due(1, ("what it flags", "behind the softmax", "cases_blocks.py:"), ("unknown",)),
         "HiddenByAZero": Due(1, ("what it flags", "the softmax", "cases_blocks.py:"), ("unknown",)),
         "FirstNormForgotten": Due(1, ("norm1.weight is read nowhere, and norm2.weight is (cases_blocks.py:",), ()),
+        "FirstNormForgottenByName": Due(1, ("network_norm.weight is (cases_blocks.py:", "one sub-layer alone"), ()),
         "PadIgnored": right("pad is taken and hides no position", masks=False),
         "PadHidesQueries": Due(1, ("pad hides queries, not keys", "cases_blocks.py:"), ("unknown",)),
         "BareBiasForgotten": Due(1, ("bo is read nowhere, and wo is (cases_blocks.py:",), ("unknown",)),
+    },
+    "cases_kept": {
+        "WritesIntoACache": right("layer_cache: an empty dict", masks=False),
+        "TakesThreeCalls": Due(2, ("it took x, and at a later call it raised", "cases_kept.py:"), ("could not be",)),
     },
     "cases_attention": {
         "Rope": right("rope θ 10000 halves"),

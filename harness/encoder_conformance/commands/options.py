@@ -329,17 +329,3 @@ def layer_parameters_of(layer: "Layer", source: str) -> "dict[str, npt.NDArray[A
     if problem := unlike(layer, {name: value.shape for name, value in tensors.items()}):
         raise InputError(f"holds no parameters of {layer.layer}: {problem}", where=f"--parameters {source}")
     return tensors
-
-
-_PICKLES = (".pt", ".pth", ".bin", ".ckpt", ".pkl")
-
-
-def refuse_pickle(target: str) -> None:
-    """Raises InputError for a target that is a file of pickled weights, or what hands over a module of a process."""
-    from encoder_conformance.protocol.handover import LIVE
-
-    path = target.partition(":")[0]
-    if path.endswith(_PICKLES) or path == LIVE.removesuffix(":"):
-        save = f"s.save_file(torch.load('{path}', weights_only=True), 'weights.safetensors')"
-        hint = f'convert it: python -c "import torch, safetensors.torch as s; {save}", and name the class of the module'
-        raise InputError("is a pickle, which runs whatever code is in it: it is not opened", where=path, hint=hint)

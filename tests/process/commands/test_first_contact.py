@@ -29,6 +29,33 @@ def test_a_wrong_command_is_answered_with_the_right_one(conform: Callable, typed
     assert f"did you mean {meant}" in ended.stderr
 
 
+@pytest.mark.parametrize(
+    ("name", "what", "hint"),
+    [
+        ("model.pt", "is a pickle", "torch.load('model.pt', weights_only=False)"),
+        ("weights.pth:Layer", "is a pickle", "torch.load('weights.pth', weights_only=False)"),
+        ("model.pt2", "is an exported program", "torch.export.load('model.pt2').module()"),
+        ("model.keras", "is a model of Keras", "keras.models.load_model('model.keras')"),
+        ("saved", "is a SavedModel", "the model that it was exported from"),
+        ("model.safetensors", "holds weights alone", "the module with these weights"),
+        ("model.onnx", "is an ONNX file", "conform validate model.onnx judges it"),
+        ("notes.ipynb:block", "is a notebook", "encoder_conformance.check(NAME)"),
+    ],
+)
+def test_a_file_without_source_is_told_how_its_module_is_named(
+    conform: Callable, tmp_path: Path, name: str, what: str, hint: str
+) -> None:
+    file = tmp_path / name.partition(":")[0]
+    if name == "saved":
+        file = file / "saved_model.pb"
+        file.parent.mkdir()
+    file.touch()
+    ended = conform("check", name)
+    assert ended.status == 2
+    assert what in ended.stderr
+    assert hint in ended.stderr
+
+
 @pytest.mark.parametrize("name", [None, *COMMANDS])
 def test_help_fits_eighty_columns(name: str | None) -> None:
     context = click.Context(cli, info_name="conform", terminal_width=80)

@@ -13,6 +13,7 @@ from encoder_conformance.commands.check.stated import CheckRequest
 from encoder_conformance.commands.check.writing import refuse_folder, write_adapter
 from encoder_conformance.commands.commands import unless_faulty
 from encoder_conformance.commands.completion import layers
+from encoder_conformance.commands.files_as_targets import refuse_files
 from encoder_conformance.commands.options import (
     ANY_PATH,
     Duration,
@@ -23,7 +24,6 @@ from encoder_conformance.commands.options import (
     jobs_option,
     level_option,
     memory_option,
-    refuse_pickle,
     result_options,
     shown_progress,
 )
@@ -118,7 +118,7 @@ def check(
     It infers what layer the module is, proves the map of its parameters on the live module, and tests that. A module
     does not say what it should be: --layer does. Without it, what is unusual is a warning.
     """
-    refuse_pickle(target)
+    refuse_files(target)
     limits = WorkerLimits(memory) if memory else None
     request = CheckRequest(target, limits=limits, narrow=True, supposing=True, **asked).with_attention(attention)
     request = request.stating(layer, "`check` judges encoder layers")

@@ -8,6 +8,9 @@ from encoder_conformance.protocol.findings import Finding, said_at, source_of
 from encoder_conformance.protocol.module_description import ModuleDescription
 from encoder_conformance.spec.words import some
 
+_NORM = re.compile(r"norm|(^|[._])ln|ln($|[._\d])")
+"""What the name of a norm has."""
+
 
 def unused_findings(described: ModuleDescription, names: Iterable[str]) -> Iterator[Finding]:
     """`names`: those of its own parameters that nothing else is said of."""
@@ -47,8 +50,8 @@ def unused_findings(described: ModuleDescription, names: Iterable[str]) -> Itera
 
 
 def _left_out(described: ModuleDescription, own: str) -> Finding | None:
-    """An error where what this is named like is read, but for a number or its kind, and the layer does without it: a
-    map's bias beside its weight, the scale of one branch of two, the norm of one sub-layer of two."""
+    """An error where what this is named like is read, and the layer does without it: a map's bias beside its weight,
+    the scale of one branch of two, the norm of one sub-layer of two."""
     for beside, without in _alike(described, own):
         line = described.lines.get(beside, "")
         message = f"{own} is read nowhere, and {beside} is{said_at(line)}{without}"
@@ -69,7 +72,7 @@ def _alike(described: ModuleDescription, own: str) -> Iterator[tuple[str, str]]:
             yield each.own, ""
         elif layer is not None and kin and len(layer.layer_scale) == 1 and "layer_scale" in name:
             yield each.own, ": one branch alone is scaled"
-        elif layer is not None and kin and not layer.norm.first and "norm2" in name:
+        elif layer is not None and not layer.norm.first and "norm2" in name and (kin or _are_norms(own, each.own)):
             yield each.own, ": one sub-layer alone has a norm"
 
 
@@ -80,6 +83,11 @@ def _weights_of(bias: str) -> set[str]:
     if last.lower().endswith("bias"):
         return {part + last[:-4] + each for each in ("weight", "kernel", "w", "W")}
     return {part + {"b": "w", "B": "W"}[last[0]] + last[1:]} if last[:1] in ("b", "B") else set()
+
+
+def _are_norms(own: str, other: str) -> bool:
+    """Whether both are named as the same parameter of a norm, as `in_norm.weight` and `out_norm.weight`."""
+    return _last(own) == _last(other) and all(_NORM.search(each.rpartition(".")[0].lower()) for each in (own, other))
 
 
 def _last(own: str) -> str:

@@ -17,6 +17,7 @@ from encoder_conformance.commands.diff.comparing import compare
 from encoder_conformance.commands.diff.results import DiffResult, TensorDifference, WholeDiffResult
 from encoder_conformance.commands.diff.show_whole import show_whole
 from encoder_conformance.commands.diff.whole import compare_modules
+from encoder_conformance.commands.files_as_targets import refuse_files
 from encoder_conformance.commands.options import (
     GIVEN_FILE,
     deliver,
@@ -67,6 +68,7 @@ def diff(
     Where they are apart it says which of them is off, and by which known bug. Two modules of which no layer can be read
     are compared by their outputs, each with its own parameters.
     """
+    refuse_files(*filter(is_module, (first, second)))
     stated = CheckRequest(first).stating(layer, "`diff` compares encoder layers")
     if first == second:
         raise InputError("is both A and B", where=first, hint="name two")

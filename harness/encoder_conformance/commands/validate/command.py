@@ -9,6 +9,7 @@ import click
 
 from encoder_conformance.commands.commands import unless_faulty
 from encoder_conformance.commands.completion import deviations, layers
+from encoder_conformance.commands.files_as_targets import refuse_files
 from encoder_conformance.commands.inspect.layer_selection import encoder_layer_of, find_layer
 from encoder_conformance.commands.options import (
     ANY_PATH,
@@ -19,7 +20,6 @@ from encoder_conformance.commands.options import (
     interpreters_option,
     jobs_option,
     layer_parameters_of,
-    refuse_pickle,
     result_options,
     shown_progress,
     worker_limits,
@@ -162,7 +162,7 @@ def validate_(
         raise InputError("are those of a layer", where="--parameters", hint=f"--layer: {hint}")
     stated["parameters"] = layer_parameters_of(stated["layer"], parameters) if parameters else None
     if against is not None:
-        refuse_pickle(against)
+        refuse_files(against)
         stated["against"] = SubjectRequest(against, arguments, at=at)
     elif arguments or at:
         raise InputError("is of a source", where="--arg, --at", hint="--against names it")

@@ -1,6 +1,7 @@
 """Examines one module: how it is called, what layer it is, which parameter is which; and whether that is proved."""
 
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 
@@ -71,7 +72,7 @@ def examine(
     framework = framework_of(given)
     if framework is None:
         raise BadTarget(f"{type(given).__name__} is a module of no framework that is known")
-    with framework.undisturbed():
+    with framework.undisturbed(), _told_what_it_raises():
         found = _examined(framework, given, stated, resize, told)
         if (found.layer is None or found.map is None) and (other := framework.folded(given)) is not None:
             again = _examined(framework, other[0], stated, resize, told)
@@ -82,6 +83,16 @@ def examine(
         wide = [dtype for dtype in found.dtypes if dtype in asked]
         found.taken = (*wide, *narrow)
         return found
+
+
+@contextmanager
+def _told_what_it_raises() -> Iterator[None]:
+    """Raises BadTarget where a call raises after the first that did not."""
+    try:
+        yield
+    except ExecutionError as error:
+        hint = "have it take x at every call, whatever it was called with before"
+        raise BadTarget(f"it took x, and at a later call it raised {error}", hint, "takes-no-x") from None
 
 
 def _notes(framework: ModuleFramework, given: object, module: LiveModule, x: Array) -> tuple[Finding, ...]:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from encoder_conformance.readers.module_target.calling import is_random
 from encoder_conformance.readers.module_target.live import LiveModule, Signature
 from encoder_conformance.readers.module_target.missing import missed_by
-from encoder_conformance.readers.module_target.probing import OF_NONE, is_about
+from encoder_conformance.readers.module_target.probing import is_about, is_of_none
 from encoder_conformance.readers.module_target.supply_options import speaks
 from encoder_conformance.spec.axes import Array
 
@@ -27,7 +27,7 @@ def missed_in(problem: str, signature: Signature, needed: tuple[str, ...]) -> tu
         return (key[1],)
     if signature.hands_on and (lacking := _LACKING.search(problem)):
         return tuple(name for name in re.findall(r"'(\w+)'", lacking[0]) if name not in known)
-    if not any(words in problem for words in OF_NONE):
+    if not is_of_none(problem):
         return ()
     if _NO_RANDOM_KEY in problem:
         return tuple(name for name in signature.names if is_random(name) and name not in known)
@@ -45,10 +45,10 @@ def perhaps_masks(
     """All masks, where a call fails for a None of which nothing more is known; those that are left, where it does
     whatever those that it seemed to need are given: in a part of it one of the others has the name of these."""
     if not needed:
-        fails = any(words in said for _, said in problems for words in OF_NONE)
+        fails = any(is_of_none(said) for _, said in problems)
         return tuple(name for name in signature.masks if name not in signature.fixed) if fails else ()
     given = [said for of, said in problems if not any(of.arrangement.beside[name].kind == "none" for name in needed)]
-    if not given or not all(any(words in said for words in OF_NONE) for said in given):
+    if not given or not all(map(is_of_none, given)):
         return ()
     return tuple(name for name in signature.masks if name not in needed)
 
@@ -57,7 +57,7 @@ def read_where_it_fails(failed: Iterable[tuple[LiveModule, str]], needed: tuple[
     """What is missed beside what is `needed`, where the line that fails for a None names nothing: an argument of which
     another value is refused in that line, too."""
     for way, problem in failed:
-        if any(words in problem for words in OF_NONE):
+        if is_of_none(problem):
             known = {*needed, *way.signature.fixed}
             left = [name for name in (*way.signature.arrays, *way.signature.masks) if name not in known]
             if missed := missed_by(way.bare(), way.signature.arrangement, x, left):

@@ -8,7 +8,7 @@ import numpy as np
 from encoder_conformance.readers.module_target.calling import may_be_mask
 from encoder_conformance.readers.module_target.differing import differ
 from encoder_conformance.readers.module_target.live import Feeds, LiveModule
-from encoder_conformance.readers.module_target.probing import OF_NONE
+from encoder_conformance.readers.module_target.probing import is_of_none
 from encoder_conformance.readers.module_target.supplies import Supply
 from encoder_conformance.readers.onnx_file.graph.execution import ExecutionError
 from encoder_conformance.spec.axes import Array
@@ -70,5 +70,5 @@ def _does_something(answer: Array | str, plain: Array | str) -> bool:
     """Whether a mask changes the output [B, S, D] by itself, or is refused for another reason than that the other is
     None."""
     if isinstance(answer, str):
-        return not any(words in answer for words in OF_NONE)
+        return not is_of_none(answer)
     return _is_other(answer, plain)

@@ -21,8 +21,8 @@ from encoder_conformance.readers.onnx_file.interface.ports import Interface
 from encoder_conformance.readers.onnx_file.interface.probe_runs import BATCH, SEQUENCE, ProbeRun
 from encoder_conformance.spec.axes import Array
 
-OF_NONE = "NoneType", "is not None", "Got 'None'", "None values not supported"
-"""In what a module raises that computes with an argument which was left at None, or asserts that it was not."""
+_OF_NONE = "NoneType", "is not None", "Got 'None'", "None values not supported"
+"""What Python and the frameworks raise where one computes with None, or asserts that something is not None."""
 AS_MUCH = "an encoder layer takes x [batch, sequence, d_model] and gives as much; --at names a part of a model"
 """What is to be known where none of it does."""
 _OTHER_LENGTHS = (8, 16, 64, 128, 512)
@@ -82,7 +82,7 @@ def _taking_none(runner: LiveModule, said: str, missed: list[str], *, answers: b
     another shape."""
     signature = runner.signature
     if missing := not_given(signature):
-        refused = "None is refused" if any(words in said for words in OF_NONE) else "with None it fails"
+        refused = "None is refused" if is_of_none(said) else "with None it fails"
         problem = f"it needs {', '.join(missing)} beside {signature.x}, and {refused}: {said}"
         return BadTarget(problem, to_be_said(signature), "needs-arguments", arguments=missing)
     if given := "; ".join(f"{name}: {each.said}" for name, each in signature.arrangement.beside.items()):
@@ -121,12 +121,14 @@ def to_be_said(signature: Signature, first: str = "", *needed: str) -> str:
     return "; or ".join(each for each in (first, said) if each)
 
 
+def is_of_none(problem: str) -> bool:
+    """Whether a call failed since an argument was left at None, by what the framework raised."""
+    return any(words in problem for words in _OF_NONE)
+
+
 def is_about(name: str, problem: str) -> bool:
     """Whether a call failed for None was given for an argument, which the last line of its frames reads."""
-    return (
-        any(words in problem for words in OF_NONE)
-        and re.search(rf"\b{re.escape(name)}\b", problem.rpartition(": ")[2]) is not None
-    )
+    return is_of_none(problem) and re.search(rf"\b{re.escape(name)}\b", problem.rpartition(": ")[2]) is not None
 
 
 def refuse_what_changes_nothing(runner: LiveModule, x: Array) -> None:

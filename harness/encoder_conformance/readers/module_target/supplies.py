@@ -72,6 +72,7 @@ class Supply:
             "zeros": "zeros of the shape of x",
             "memory": f"another sequence, {self.dtype} [batch, {MEMORY}, {self.number:g}]",
             "none": "None",
+            "empty": "an empty dict",
             "start": "0, as of the first position",
             "seed": "a key of random numbers",
             "condition": f"numbers of each item, {self._of_width}",
@@ -104,6 +105,8 @@ class Supply:
                 return self._turning(batch, sequence)
             case "start":
                 return 0
+            case "empty":
+                return {}
             case "seed":
                 return np.full(2, int(self.number), np.uint32)
             case "condition":

@@ -31,6 +31,7 @@ SPOKEN: Mapping[str, tuple[str, ...]] = {
     "sines": ("sin",),
     "sinusoids": ("sinusoid", "sin_cos", "sincos"),
     "turning": ("freq", "rope", "rotary", "angle", "theta", "cis"),
+    "empty": ("cache", "past_key", "past_kv", "layer_past"),
     "start": ("start_pos", "start_idx", "start_index", "cur_pos", "past_len", "cache_len"),
     "pair": ("position_emb", "pos_emb", "cos_sin", "freq", "rope", "rotary", *_WHOLE),
     "segment": ("segment",),
@@ -126,6 +127,8 @@ def _of_kind(kind: str, widths: Iterable[int], *, packed: bool = False) -> list[
             return [Supply("segment", axes, dtype) for axes in ("BS", "S") for dtype in ("int32", "int64")]
         case "x" | "start":
             return [Supply(kind)]
+        case "empty":
+            return [Supply("none"), Supply(kind)]
     return [Supply("condition", axes, "float32", width) for axes in _OF_A_CONDITION for width in widths]
 
 

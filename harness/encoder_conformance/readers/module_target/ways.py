@@ -19,11 +19,14 @@ _SAME: dict[DtypeName, float] = {"float32": 1e-4, "float64": 1e-9}
 
 
 def refuse_unrunnable(module: LiveModule, feeds: Feeds) -> None:
-    """Raises BadTarget where what the module was given in does not run here: it is never judged without."""
+    """Raises BadTarget where what the module was given in does not run here: it is never judged without. Raises
+    ExecutionError where it was given in nothing, and takes this x once, and not again."""
     try:
         for each in filter(None, (module, module.compiled())):
             each.run(feeds)
     except ExecutionError as error:
+        if not module.wrappers:
+            raise
         wrappers = ", ".join(module.wrappers)
         hint = "name the module without them, and it is judged by itself"
         raise BadTarget(f"it was given in {wrappers}, and so it does not run here: {error}", hint) from None

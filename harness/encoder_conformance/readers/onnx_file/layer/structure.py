@@ -121,22 +121,22 @@ def _stack(last: Operation) -> tuple[list[EncoderLayer], list[Difference]]:
     """The layers that lead from x to this operation, the first one first."""
     walks: list[tuple[tuple[str, bool], Walk]] = []
     while not walks or (not isinstance(last, TracedInput) and not _is_norm_of_x(last)):
-        ways, reasons = {}, {}
+        ways, reasons, places = {}, {}, {}
         for chosen, steps in PLANS.items():
             walk = Walk({"output": last})
             try:
                 for step in reversed(steps):
+                    places[chosen] = step.step, walk.at.get(step.makes)
                     walk.take(step)
                 ways[chosen] = walk
             except UnsupportedPattern as reason:
                 reason.others = _named(walk.differences)
                 reasons[chosen] = reason
         if not ways:
-            likeliest, gated = (
-                reasons["post" if isinstance(last, TracedNorm) else "pre", way] for way in (False, True)
-            )
-            if str(gated) == str(likeliest) and len(gated.others) < len(likeliest.others):
-                likeliest = gated
+            plain, gated = (("post" if isinstance(last, TracedNorm) else "pre", way) for way in (False, True))
+            at_one_place = places[plain] == places[gated]
+            fewer = len(reasons[gated].others) < len(reasons[plain].others)
+            likeliest = reasons[gated if at_one_place and fewer else plain]
             if walks and likeliest.feature == "network_alone":  # a layer stands behind it
                 likeliest.feature = "sums"
             elif likeliest.feature == "network_alone" and skips_attention(last):
