@@ -1,9 +1,6 @@
 """Which map a module takes x as, row by row or whole, and which masks it takes as such a map."""
 
-from contextlib import suppress
 from dataclasses import replace
-
-import numpy as np
 
 from encoder_conformance.readers.module_target.forms_of_x import MAPS, height_of
 from encoder_conformance.readers.module_target.live import LiveModule
@@ -40,18 +37,11 @@ def row_by_row(module: LiveModule, d_model: int) -> LiveModule:
 def with_masks_as_maps(module: LiveModule, x: Array) -> LiveModule:
     """The same, given those masks as maps that it refuses as rows [batch, sequence] beside an x that is one."""
     sequence = x.shape[1] if height_of(x.shape[1]) > 1 else _OF_A_MAP
-    shape = BATCH, sequence, x.shape[-1]
+    rows = drawn((BATCH, sequence, x.shape[-1]))
     for name in module.signature.masks if module.signature.arrangement.form in MAPS else ():
         known = module.signature.arrangement
         other = module.arranged(replace(known, mapped=(*known.mapped, name)))
-        if other is not None and not _takes_rows(module, name, shape) and _takes_rows(other, name, shape):
+        as_rows, as_map = (each is not None and each.takes_mask(name, rows, rows.shape[:2]) for each in (module, other))
+        if other is not None and as_map and not as_rows:
             module = other
     return module
-
-
-def _takes_rows(module: LiveModule, name: str, shape: tuple[int, ...]) -> bool:
-    for dtype in (np.bool_, np.float32):
-        with suppress(ExecutionError):
-            module.run({"x": drawn(shape), name: np.ones(shape[:2], dtype)})
-            return True
-    return False

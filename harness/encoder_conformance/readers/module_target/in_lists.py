@@ -1,14 +1,9 @@
 """Which masks a module takes in a list, as one of several: of an array it takes the first item's."""
 
-from contextlib import suppress
 from dataclasses import replace
-from itertools import product
-
-import numpy as np
 
 from encoder_conformance.readers.module_target.live import LiveModule
 from encoder_conformance.readers.module_target.supply_options import MASKS
-from encoder_conformance.readers.onnx_file.graph.execution import ExecutionError
 from encoder_conformance.spec.axes import Array
 
 _OF_SEVERAL = "masks"
@@ -17,11 +12,13 @@ _OF_SEVERAL = "masks"
 
 def with_masks_in_lists(module: LiveModule, x: Array) -> LiveModule:
     """The same, given those masks in a list that it takes so."""
+    batch, sequence = x.shape[:2]
+    shapes = (batch, sequence), (batch, sequence, sequence), (sequence, sequence), (batch, 1, sequence, sequence)
     named = dict.fromkeys((*module.signature.masks, *module.signature.arrangement.beside))
     for name in (each for each in named if each.lower().endswith(_OF_SEVERAL)):
         known = module.signature.arrangement
         other = module.arranged(replace(known, listed=(*known.listed, name)))
-        if other is not None and _takes(other, name, x):
+        if other is not None and any(other.takes_mask(name, x, shape) for shape in shapes):
             module = _supplied(other, name, x) or module
     return module
 
@@ -32,14 +29,3 @@ def _supplied(module: LiveModule, name: str, x: Array) -> LiveModule | None:
         return module
     ways = (module.giving({name: supply}) for supply in MASKS)
     return next((each for each in ways if each is not None and each.takes(x)), None)
-
-
-def _takes(module: LiveModule, name: str, x: Array) -> bool:
-    """Whether it takes a mask of keys, or of queries and keys, beside x [B, S, D]."""
-    batch, sequence = x.shape[:2]
-    shapes = (batch, sequence), (batch, sequence, sequence), (sequence, sequence), (batch, 1, sequence, sequence)
-    for shape, dtype in product(shapes, (np.bool_, np.float32)):
-        with suppress(ExecutionError):
-            module.run({"x": x, name: np.ones(shape, dtype)})
-            return True
-    return False

@@ -2,6 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, NamedTuple
 
@@ -274,6 +275,14 @@ class LiveModule(ABC):
             return bool(np.isfinite(self.run({"x": x})["output"]).any())
         except ExecutionError:
             return False
+
+    def takes_mask(self, name: str, x: Array, shape: tuple[int, ...]) -> bool:
+        """Whether it takes a mask of this shape beside x [B, S, D], in any usual format: one that is all ones."""
+        for dtype in (np.bool_, np.float32, np.int64):
+            with suppress(ExecutionError):
+                self.run({"x": x, name: np.ones(shape, dtype)})
+                return True
+        return False
 
     def bare(self) -> "LiveModule":
         """The same module without what it was given in, to be read."""

@@ -8,7 +8,7 @@ import numpy as np
 from encoder_conformance import Tensors
 from encoder_conformance.protocol.arguments import MaskEffect
 from encoder_conformance.readers.module_target.live import LiveModule
-from encoder_conformance.readers.module_target.probing import drawn
+from encoder_conformance.readers.module_target.probing import drawn, features_turned
 from encoder_conformance.readers.onnx_file.graph.execution import ExecutionError
 from encoder_conformance.readers.onnx_file.interface.input_semantics import InputSemantics
 from encoder_conformance.spec.axes import Array
@@ -72,7 +72,7 @@ def _output(
     if equal:
         x[:] = x[:, :1]
     if turned is not None:
-        x[:, turned] = x[:, turned, ::-1]
+        x = features_turned(x, np.s_[:, turned])
     return found.batch_first(runner.run({"x": found.laid_out(x), **masks})["output"])
 
 

@@ -13,7 +13,7 @@ from encoder_conformance.readers.module_target.differing import differ
 from encoder_conformance.readers.module_target.live import LiveModule
 from encoder_conformance.readers.module_target.mask_effects import effect_of
 from encoder_conformance.readers.module_target.objects_made import class_in_place_of
-from encoder_conformance.readers.module_target.probing import drawn, probe_of
+from encoder_conformance.readers.module_target.probing import drawn, features_turned, probe_of
 from encoder_conformance.readers.onnx_file.graph.execution import ExecutionError
 from encoder_conformance.readers.onnx_file.interface.input_semantics import InputSemantics, semantics_of
 from encoder_conformance.readers.onnx_file.interface.mask_semantics import MaskSemantics, Polarity, polarities_of
@@ -153,8 +153,7 @@ def causal_with_open_masks(runner: LiveModule, found: InputSemantics) -> bool:
         return found.causal
     x = drawn(found.x_shape(found.B, found.S))
     feeds = {"x": x, **found.open_masks()}
-    later, last = x.copy(), (slice(None), -1) if found.layout == "BSD" else -1
-    later[last] = x[last][..., ::-1]  # a norm would take away what is added to all features
+    later = features_turned(x, (slice(None), -1) if found.layout == "BSD" else (-1,))
     before, after = (found.batch_first(runner.run({**feeds, "x": each})["output"]) for each in (x, later))
     return bool(np.allclose(before[:, :-1], after[:, :-1], rtol=0, atol=1e-12))
 

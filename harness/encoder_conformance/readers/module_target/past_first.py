@@ -1,16 +1,10 @@
 """Which masks of padding have no place for the first position, as of a token that stands before what they are of."""
 
-from contextlib import suppress
 from dataclasses import replace
-
-import numpy as np
 
 from encoder_conformance.readers.module_target.calling import may_be_mask
 from encoder_conformance.readers.module_target.live import LiveModule
-from encoder_conformance.readers.onnx_file.graph.execution import ExecutionError
 from encoder_conformance.spec.axes import Array
-
-_DTYPES = np.bool_, np.float32, np.int64
 
 
 def with_masks_past_first(module: LiveModule, x: Array) -> LiveModule:
@@ -20,16 +14,8 @@ def with_masks_past_first(module: LiveModule, x: Array) -> LiveModule:
     for name in module.signature.masks:
         known, bare = module.signature.arrangement, module.bare()
         usual = (x, (batch, sequence)), (x[:1], (1, sequence)), (x, (sequence, batch))
-        if not may_be_mask(name) or name in known.beside or any(_takes(bare, name, *each) for each in usual):
+        if not may_be_mask(name) or name in known.beside or any(bare.takes_mask(name, *each) for each in usual):
             continue
-        if any(_takes(bare, name, each, (len(each), sequence - 1)) for each in (x, x[:1])):
+        if any(bare.takes_mask(name, each, (len(each), sequence - 1)) for each in (x, x[:1])):
             module = module.arranged(replace(known, past_first=(*known.past_first, name))) or module
     return module
-
-
-def _takes(module: LiveModule, name: str, x: Array, shape: tuple[int, ...]) -> bool:
-    for dtype in _DTYPES:
-        with suppress(ExecutionError):
-            module.run({"x": x, name: np.ones(shape, dtype)})
-            return True
-    return False

@@ -160,6 +160,13 @@ def drawn(shape: tuple[int, ...]) -> np.ndarray:
     return np.random.default_rng(0).normal(size=shape).astype(np.float32)
 
 
+def features_turned(x: Array, at: slice | tuple[slice | int, ...]) -> Array:
+    """x with the features turned round in one place: of a number that is added to all a norm would take away."""
+    other = x.copy()
+    other[at] = x[at][..., ::-1]
+    return other
+
+
 def is_one_number(output: Array) -> bool:
     """Whether all its elements are one number, as under a mask that hides everything."""
     return np.array_equal(output, np.broadcast_to(output.flat[0], output.shape))

@@ -33,6 +33,7 @@ from encoder_conformance.readers.module_target.of_ids import RefusedWays, of_ids
 from encoder_conformance.readers.module_target.probing import (
     AS_MUCH,
     drawn,
+    features_turned,
     first_x,
     is_one_number,
     left_out,
@@ -185,16 +186,10 @@ def _hides_by_positions(module: LiveModule, x: Array) -> bool:
     beside = module.signature.arrangement.beside.items()
     if x.shape[1] < _ENOUGH or not any(each.kind == "count" and not speaks(name, "count") for name, each in beside):
         return False
-    plain, *moved = (module.run({"x": each})["output"][:, -1] for each in (x, *(_turned(x, at) for at in (0, 1))))
+    turned = (features_turned(x, np.s_[:, at]) for at in (0, 1))
+    plain, *moved = (module.run({"x": each})["output"][:, -1] for each in (x, *turned))
     first, second = (differ(plain, each) for each in moved)
     return first != second
-
-
-def _turned(x: Array, position: int) -> Array:
-    """x [B, S, D] with the features of one position turned round, since a norm takes a sum away."""
-    other = x.copy()
-    other[:, position] = x[:, position, ::-1]
-    return other
 
 
 def _problem_with(module: LiveModule, x: Array) -> str | None:
