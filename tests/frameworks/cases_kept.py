@@ -1,5 +1,7 @@
 """What a layer keeps between its calls, and in a cache that it is given."""
 
+from typing import Any
+
 import torch
 from cases_plain import Plain
 from torch import Tensor
@@ -22,3 +24,11 @@ class TakesThreeCalls(Plain):
         if self.calls > 3:
             raise RuntimeError("the cache is full")
         return self.layer(x)
+
+
+class WritesInThePlaceOfX(Plain):
+    """As a layer of graphs does with its batch."""
+
+    def forward(self, batch: Any) -> Any:
+        batch.x = self.layer(batch.x)
+        return batch

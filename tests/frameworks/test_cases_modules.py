@@ -79,7 +79,10 @@ OF_THE_PART = (
 )
 ONE_MAP = "its feed-forward network is one linear map", "return self.one(x)"
 UNCALLED = "has no __call__", "name a module of yours whose __call__ calls encode"
-NEEDED = {"cases_jax": ("flax", "equinox", "jax2onnx"), "cases_keras": ("keras", "tf2onnx")}
+NEEDED = {
+    **dict.fromkeys(("cases_jax", "cases_jax_held"), ("flax", "equinox", "jax2onnx")),
+    "cases_keras": ("keras", "tf2onnx"),
+}
 """File → what it needs; the others PyTorch and its exporter."""
 COMPILED = (
     "it was given in torch.compile with the backend aot_eager: that and the module in it, which is read, are asked",
@@ -184,6 +187,7 @@ DUE: dict[str, dict[str, Due]] = {
     },
     "cases_kept": {
         "WritesIntoACache": right("layer_cache: an empty dict", masks=False),
+        "WritesInThePlaceOfX": right("x is 'x' of a mapping", masks=False),
         "TakesThreeCalls": Due(2, ("it took x, and at a later call it raised", "cases_kept.py:"), ("could not be",)),
     },
     "cases_attention": {
@@ -578,6 +582,15 @@ DUE: dict[str, dict[str, Due]] = {
         "GainsOfGains": beyond("what a norm gives is multiplied by a second vector", "At: cases_"),
         "SquaredReLU": beyond("its activation is none that a layer may have", "maximum(x, 0) ** 2", "_mistakes.py:"),
         "OfMish": beyond("its activation is none that a layer may have", "x * tanh(softplus(x))", "_mistakes.py:"),
+    },
+    "cases_jax_held": {
+        "by_place_alone": Due(0, ("This is a correct pre-norm",), ("method",)),
+        **dict.fromkeys(
+            ("of_its_apply", "of_its_compiled_apply", "behind_its_variables", "that_is_trained"),
+            Due(0, ("This is a correct pre-norm", "with attention_mask and without"), ("rngs",)),
+        ),
+        "behind_its_parameters": Due(0, ("This is a correct post-norm",), ("no module of",)),
+        "that_was_split": Due(0, ("This is a correct pre-norm",), ("no module of",)),
     },
     "cases_jax": {
         "InAPair": Due(0, ("x is the first of a tuple of 2", "with item 1 of inputs"), ("cannot be initialised",)),

@@ -59,9 +59,9 @@ def signature_of(forward: Callable[..., Any], name: str, *, skipped: int = 0, ke
     if not no_keys and any(p.kind == p.VAR_POSITIONAL for p in every):  # x is the first of those without a name
         drawn_of = tuple(p.name for p in parameters)
         return Signature(_X[0], (), dict.fromkeys(drawn_of), names=drawn_of, hands_on=hands_on)
-    first = _x_of(no_keys or parameters)
+    first = None if _is_called_by_place(every) else _x_of(no_keys or parameters)
     others = [p for p in parameters if p is not first]
-    by_name = first.kind == first.KEYWORD_ONLY or first is not parameters[0]
+    by_name = first is not None and (first.kind == first.KEYWORD_ONLY or first is not parameters[0])
     arrays = [p.name for p in others if _takes_array(p) and not (keys and is_random(p.name))]
     masks = tuple(name for name in arrays if may_be_mask(name))
     places = {p.name: place for place, p in enumerate(parameters) if p.kind != p.KEYWORD_ONLY}
@@ -74,7 +74,8 @@ def signature_of(forward: Callable[..., Any], name: str, *, skipped: int = 0, ke
     left = tuple(name for name in arrays if name not in masks)
     fixed = {**dict.fromkeys(needed), **told}
     names = tuple(p.name for p in others)
-    return Signature(first.name, masks, fixed, left, places, by_name, names, hands_on=hands_on, second=second)
+    x = _X[0] if first is None else first.name
+    return Signature(x, masks, fixed, left, places, by_name, names, hands_on=hands_on, second=second)
 
 
 def refuse_uncalled(module: object) -> None:
@@ -90,6 +91,13 @@ def refuse_uncalled(module: object) -> None:
 
 def _takes_inputs(name: str, method: Callable[..., Any]) -> bool:
     return not name.startswith("_") and name != "setup" and len(inspect.signature(method).parameters) > 1
+
+
+def _is_called_by_place(parameters: list[inspect.Parameter]) -> bool:
+    """Whether x is the first of arguments without a name, as of `__call__(self, *args, method=None)`."""
+    named = [p for p in parameters if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
+    by_name_alone = all(p.kind == p.KEYWORD_ONLY and p.name not in _X for p in named)
+    return by_name_alone and any(p.kind == p.VAR_POSITIONAL for p in parameters)
 
 
 def _x_of(parameters: list[inspect.Parameter]) -> inspect.Parameter:

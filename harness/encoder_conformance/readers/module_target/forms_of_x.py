@@ -18,6 +18,10 @@ class HeldTogether(dict[str, Any]):
         except KeyError:
             raise AttributeError(name) from None
 
+    def __setattr__(self, name: str, value: Any) -> None:
+        """As a batch of a graph, in which a layer writes what it gives in the place of x."""
+        self[name] = value
+
     def _replace(self, **named: Any) -> "HeldTogether":
         """As of a NamedTuple."""
         return HeldTogether(self | named)

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from functools import partial
+from inspect import ismethod
 from itertools import chain, islice
 from typing import Any, NamedTuple
 
@@ -24,7 +25,7 @@ from encoder_conformance.readers.module_target.calling import (
     signature_of,
 )
 from encoder_conformance.readers.module_target.errors import MEND, BadTarget, last_frames, names_nothing, places_of
-from encoder_conformance.readers.module_target.frameworks.jax_framework import JaxFramework
+from encoder_conformance.readers.module_target.frameworks.jax_framework import JaxFramework, pair_of
 from encoder_conformance.readers.module_target.frameworks.jax_tree import (
     ARRAYS,
     SEED,
@@ -203,17 +204,29 @@ def _training(unbound: Any, rest: Mapping[str, Any]) -> Callable[[Any], Called]:
 
 
 def _pair_of(found: Any) -> Any:
-    """The module and its variables, of which a functools.partial of its `apply` is made; whatever else stays."""
-    module = getattr(found.func, "__self__", None) if isinstance(found, partial) else None
-    if not isinstance(module, nn.Module) or found.func.__name__ != "apply" or len(found.args) != 1:
-        return found
-    return (module, found.args[0]) if is_of_evaluation(found.keywords) else found
+    """The module and its variables, out of whatever holds both: a pair in either order, a functools.partial of its
+    `apply`, or what is trained. Whatever else stays."""
+    if isinstance(found, partial):
+        both = (found.func, *found.args) if is_of_evaluation(found.keywords) else ()
+    else:
+        both = pair_of(found) or ()
+    module = _applied(both[0]) if len(both) == 2 and isinstance(both[1], Mapping) else None
+    return found if module is None else (module, both[1])
+
+
+def _applied(function: Any) -> nn.Module | None:
+    """The module whose `apply` it is, compiled or not; a module itself."""
+    if isinstance(function, nn.Module):
+        return function
+    method = function if ismethod(function) else getattr(function, "__wrapped__", function)
+    module = getattr(method, "__self__", None)
+    return module if isinstance(module, nn.Module) and method.__name__ == "apply" else None
 
 
 def _module_of(found: object) -> object:
     """The module itself, out of a pair of it and its variables, too."""
     found = _pair_of(found)
-    return found[0] if isinstance(found, tuple) and len(found) == 2 and isinstance(found[1], Mapping) else found
+    return found[0] if isinstance(found, tuple) and found else found
 
 
 def _split(module: Any) -> tuple[nn.Module, Mapping[str, Any] | None]:

@@ -27,7 +27,7 @@ class _Nnx(JaxFramework):
         return nnx.to_pure_dict(nnx.state(_inside(module), nnx.Param))
 
     def wrappers(self, module: Any) -> tuple[str, ...]:
-        return ("nnx.jit",) if _inside(module) is not module else ()
+        return ("nnx.jit",) if hasattr(module, "__wrapped__") else ()
 
     def parts(self, module: Any) -> PartsOfModule:
         return super().parts(_inside(module))
@@ -37,8 +37,8 @@ class _Nnx(JaxFramework):
 
     def live(self, module: Any) -> LiveModule:
         """Of a compiled module the one in it: whatever is on JAX is asked compiled."""
-        refuse_uncalled(module)
         given_in, module = self.wrappers(module), _inside(module)
+        refuse_uncalled(module)
         graph, parameters, rest = nnx.split(module, nnx.Param, ...)
         still = nnx.merge(graph, parameters, rest)
         still.eval()
@@ -74,7 +74,9 @@ class _Nnx(JaxFramework):
 
 
 def _inside(found: Any) -> Any:
-    """The module that `nnx.jit` compiled; itself, of any other."""
+    """The module that `nnx.jit` compiled, or `nnx.split` made a pair of; itself, of any other."""
+    if isinstance(found, tuple) and found and isinstance(found[0], nnx.GraphDef):
+        found = nnx.merge(*found)
     held = getattr(found, "__wrapped__", found)
     return held if isinstance(held, nnx.Module) else found
 

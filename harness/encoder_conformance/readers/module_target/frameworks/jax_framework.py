@@ -57,6 +57,17 @@ class JaxFramework(ModuleFramework):
         return ()
 
 
+def pair_of(found: Any) -> tuple[Any, Any] | None:
+    """A function or a module and its parameters, out of a pair in either order, or of what is trained, as Flax's
+    TrainState; None where it is none such."""
+    if hasattr(found, "apply_fn") and hasattr(found, "params") and not callable(found):
+        found = found.apply_fn, found.params
+    if not (isinstance(found, tuple) and len(found) == 2):
+        return None
+    one, other = found
+    return (other, one) if callable(other) and not callable(one) else (one, other)
+
+
 class Nested:
     """Modules, of these classes, as attributes of modules, and in their lists and dictionaries."""
 

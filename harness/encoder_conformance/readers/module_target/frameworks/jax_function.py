@@ -1,4 +1,4 @@
-"""JAX: a pair of a function of parameters and inputs, and its parameters; or a functools.partial of both."""
+"""JAX: a function of parameters and inputs, with its parameters: a pair, a functools.partial, a state of training."""
 
 import inspect
 from collections.abc import Callable
@@ -9,7 +9,7 @@ import jax
 import numpy as np
 
 from encoder_conformance.readers.module_target.calling import in_training, is_random, signature_of
-from encoder_conformance.readers.module_target.frameworks.jax_framework import JaxFramework, Nested
+from encoder_conformance.readers.module_target.frameworks.jax_framework import JaxFramework, Nested, pair_of
 from encoder_conformance.readers.module_target.frameworks.jax_tree import (
     SEED,
     Called,
@@ -29,10 +29,10 @@ def _split(found: object) -> _Pair | None:
     """The function, whose first argument is its parameters, and these; None where it is none such."""
     if isinstance(found, partial) and len(found.args) == 1:
         found = partial(found.func, **found.keywords), found.args[0]
-    if not (isinstance(found, tuple) and len(found) == 2 and callable(found[0])):
+    if (pair := pair_of(found)) is None or not callable(pair[0]):
         return None
-    held = jax.tree.leaves(found[1])
-    return found if held and all(isinstance(leaf, (jax.Array, np.ndarray)) for leaf in held) else None
+    held = jax.tree.leaves(pair[1])
+    return pair if held and all(isinstance(leaf, (jax.Array, np.ndarray)) for leaf in held) else None
 
 
 def _parted(module: _Module) -> _Pair:

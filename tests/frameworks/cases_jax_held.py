@@ -1,0 +1,59 @@
+"""What holds a module on JAX and its parameters, as people keep both: a pair in either order, a state of training."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from bare_jax import layer, parameters
+from cases_jax import HIDDEN, D, H, HandsItsMaskOn
+from flax import nnx
+
+_X = jnp.zeros((2, 3, D))
+
+
+class ByPlaceAlone(HandsItsMaskOn):
+    def __call__(self, *inputs: Any, method: Any = None) -> Any:  # type: ignore[override]
+        return super().__call__(inputs[0], inputs[1] if len(inputs) > 1 else None)
+
+
+class _Split(nnx.Module):
+    def __init__(self, rngs: nnx.Rngs) -> None:
+        chosen = {"epsilon": 1e-5, "use_fast_variance": False, "rngs": rngs}
+        self.norm1, self.norm2 = nnx.LayerNorm(D, **chosen), nnx.LayerNorm(D, **chosen)
+        self.attention = nnx.MultiHeadAttention(H, D, decode=False, rngs=rngs)
+        self.up, self.down = nnx.Linear(D, HIDDEN, rngs=rngs), nnx.Linear(HIDDEN, D, rngs=rngs)
+
+    def __call__(self, x: jax.Array) -> jax.Array:
+        x = x + self.attention(self.norm1(x))
+        return x + self.down(nnx.relu(self.up(self.norm2(x))))
+
+
+def by_place_alone() -> Any:
+    return ByPlaceAlone(), HandsItsMaskOn().init(jax.random.key(0), _X)
+
+
+def of_its_apply() -> Any:
+    return HandsItsMaskOn().apply, HandsItsMaskOn().init(jax.random.key(0), _X)
+
+
+def of_its_compiled_apply() -> Any:
+    return jax.jit(HandsItsMaskOn().apply), HandsItsMaskOn().init(jax.random.key(0), _X)
+
+
+def behind_its_variables() -> Any:
+    return HandsItsMaskOn().init(jax.random.key(0), _X), HandsItsMaskOn()
+
+
+def behind_its_parameters() -> Any:
+    return parameters(), layer
+
+
+def that_is_trained() -> Any:
+    """As Flax's TrainState, whose package needs an optimiser's."""
+    variables = HandsItsMaskOn().init(jax.random.key(0), _X)
+    return SimpleNamespace(step=0, apply_fn=HandsItsMaskOn().apply, params=variables["params"], opt_state=())
+
+
+def that_was_split() -> Any:
+    return nnx.split(_Split(nnx.Rngs(0)))
