@@ -161,7 +161,8 @@ def drawn(shape: tuple[int, ...]) -> np.ndarray:
 
 
 def features_turned(x: Array, at: slice | tuple[slice | int, ...]) -> Array:
-    """x with the features turned round in one place: of a number that is added to all a norm would take away."""
+    """x [B, S, D], or in another order with D last, with the features turned round in one place: of a number that is
+    added to all of them a norm would see nothing."""
     other = x.copy()
     other[at] = x[at][..., ::-1]
     return other
