@@ -4,7 +4,7 @@ from typing import Any
 
 import torch
 from cases_plain import Plain
-from torch import Tensor
+from torch import Tensor, nn
 
 
 class WritesIntoACache(Plain):
@@ -32,3 +32,10 @@ class WritesInThePlaceOfX(Plain):
     def forward(self, batch: Any) -> Any:
         batch.x = self.layer(batch.x)
         return batch
+
+
+class CalledByItsMethod(Plain):
+    forward = nn.Module.forward
+
+    def encode(self, x: Tensor) -> Tensor:
+        return self.layer(x)

@@ -225,3 +225,12 @@ class NamesWhatKerasHadOnce(keras.layers.Layer):
 
     def call(self, x: Any) -> Any:
         return keras.backend.batch_dot(self.q(x), self.k(x)) + self.v(x)
+
+
+def of_a_graph(inputs: Any, num_heads: int, ff_dim: int, dropout: float = 0.1) -> Any:
+    """A function that makes a graph, as Keras' examples write an encoder."""
+    attended = keras.layers.MultiHeadAttention(num_heads, 16, dropout=dropout)(inputs, inputs)
+    x = keras.layers.LayerNormalization(epsilon=1e-5)(inputs + keras.layers.Dropout(dropout)(attended))
+    hidden = keras.layers.Conv1D(ff_dim, 1, activation="relu")(x)
+    hidden = keras.layers.Conv1D(inputs.shape[-1], 1)(keras.layers.Dropout(dropout)(hidden))
+    return keras.layers.LayerNormalization(epsilon=1e-5)(x + hidden)

@@ -188,6 +188,7 @@ DUE: dict[str, dict[str, Due]] = {
     "cases_kept": {
         "WritesIntoACache": right("layer_cache: an empty dict", masks=False),
         "WritesInThePlaceOfX": right("x is 'x' of a mapping", masks=False),
+        "CalledByItsMethod": refused("CalledByItsMethod has no forward", "whose forward calls encode"),
         "TakesThreeCalls": Due(2, ("it took x, and at a later call it raised", "cases_kept.py:"), ("could not be",)),
     },
     "cases_attention": {
@@ -640,6 +641,9 @@ DUE: dict[str, dict[str, Due]] = {
         "OfTenPositions": Due(0, ("This is a correct pre-norm", "up to 10 positions"), ("✗",)),
     },
     "cases_keras": {
+        "of_a_graph": Due(
+            0, ("This is a correct post-norm", "it was made with --arg inputs='keras.Input((None, 64))'"), ("✗",)
+        ),
         "OfTwoSequences": refused("it is a layer of a decoder, or of two sequences: it needs others beside x"),
         "OfAnEncoding": refused("it is a layer of a decoder: OfAnEncoding.call needs encoding_outputs beside x"),
         "NamesWhatKerasHadOnce": Due(

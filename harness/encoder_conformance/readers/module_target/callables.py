@@ -9,7 +9,7 @@ from types import SimpleNamespace
 from typing import Any
 
 FREE = (inspect.Parameter.VAR_KEYWORD, inspect.Parameter.VAR_POSITIONAL)
-_MODULES = {"jax": "jax", "nnx": "flax.nnx"}
+_MODULES = {"jax": "jax", "nnx": "flax.nnx", "keras": "keras"}
 """Names that each argument may use where they are imported."""
 
 

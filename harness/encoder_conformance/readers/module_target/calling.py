@@ -80,13 +80,16 @@ def signature_of(forward: Callable[..., Any], name: str, *, skipped: int = 0, ke
 
 def refuse_uncalled(module: object) -> None:
     """Raises BadTarget for a module that cannot be called, as one whose methods are called by their names."""
-    if callable(module):
-        return
+    if not callable(module):
+        raise uncalled(module, "__call__")
+
+
+def uncalled(module: object, call: str) -> BadTarget:
+    """What is to be said of a module that has no such `call`."""
     kind = type(module)
     methods = [name for name, each in vars(kind).items() if inspect.isfunction(each) and _takes_inputs(name, each)]
-    problem = f"{kind.__name__} has no __call__"
-    hint = f"name a module of yours whose __call__ calls {' or '.join(methods) or 'it'}"
-    raise BadTarget(problem, hint, "takes-no-x")
+    hint = f"name a module of yours whose {call} calls {' or '.join(methods) or 'it'}"
+    return BadTarget(f"{kind.__name__} has no {call}", hint, "takes-no-x")
 
 
 def _takes_inputs(name: str, method: Callable[..., Any]) -> bool:

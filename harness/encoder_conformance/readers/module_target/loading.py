@@ -20,7 +20,7 @@ from encoder_conformance.readers.module_target.errors import BadTarget
 from encoder_conformance.readers.module_target.frameworks import ModuleFramework, framework_of
 from encoder_conformance.readers.module_target.importing import classes_of, imported, without_input
 from encoder_conformance.readers.module_target.installing import install
-from encoder_conformance.readers.module_target.making import UNKNOWN, is_known, supposed, value_of
+from encoder_conformance.readers.module_target.making import UNKNOWN, is_known, supposed, value_of, whole_graph
 from encoder_conformance.readers.module_target.making_again import keep_maker
 from encoder_conformance.readers.module_target.model_sizes import narrowed, said_of
 
@@ -113,17 +113,23 @@ def _made(
         _refuse_missing(name, chosen)
     names = names_of(found)
     values = {key: value_of(text, names) for key, text in {**arguments, **chosen}.items()}
+
+    def make() -> Any:
+        return without_input(lambda: whole_graph(found(**values), values.values()))
+
     try:
         with filled_with_nan():
-            made = without_input(lambda: found(**values))
+            made = make()
     except BadTarget as error:
         raise _told_of(error, chosen) from None
     if framework := framework_of(made):
-        keep_maker(made, lambda: without_input(lambda: found(**values)))
+        keep_maker(made, make)
         return Loaded(framework, made, chosen)
-    hint = _OF_JAX if callable(made) else ""
+    hint = _OF_JAX if callable(made) and "jax" in sys.modules else ""
     if callable(getattr(made, "module", None)):
         hint = "name a function that gives its .module()"
+    elif any(each.__module__.partition(".")[0] == "tensorflow" for each in type(made).__mro__):
+        hint = "of TensorFlow's objects a layer of Keras is judged: name one that has these weights"
     raise BadTarget(f"{name} makes {type(made).__name__}, and no module of PyTorch, Keras, Flax, Equinox or JAX", hint)
 
 

@@ -14,7 +14,7 @@ from torch.nn.parameter import is_lazy
 from encoder_conformance.impls.bases.torch_module.tensors import to_numpy
 from encoder_conformance.protocol.findings import Finding, noted, said_at, source_of
 from encoder_conformance.readers.module_target.argument_lines import line_of_part
-from encoder_conformance.readers.module_target.calling import signature_of
+from encoder_conformance.readers.module_target.calling import signature_of, uncalled
 from encoder_conformance.readers.module_target.errors import BadTarget
 from encoder_conformance.readers.module_target.frameworks import ModuleFramework
 from encoder_conformance.readers.module_target.frameworks.pytorch_compiled import (
@@ -181,7 +181,10 @@ class _PyTorch(ModuleFramework):
         if call := call_of(copied):
             signature = Signature(call.x, call.masks)
         else:
-            forward, name = forward_of(inside(copied)), f"{type(inside(module)).__name__}.forward"
+            inner, own = inside(copied), type(inside(copied))
+            if own.forward is nn.Module.forward and own.__call__ is nn.Module.__call__:
+                raise uncalled(inner, "forward")
+            forward, name = forward_of(inner), f"{own.__name__}.forward"
             signature = signature_of(forward, name, keys=False)
         made = TorchModule(copied, signature, WayToCall())
         made.formats = formats_of(inside(module))
