@@ -87,7 +87,8 @@ def refuse_uncalled(module: object) -> None:
 def uncalled(module: object, call: str) -> BadTarget:
     """What is to be said of a module that has no such `call`."""
     kind = type(module)
-    methods = [name for name, each in vars(kind).items() if inspect.isfunction(each) and _takes_inputs(name, each)]
+    own = ((name, each) for name, each in vars(kind).items() if inspect.isfunction(each) and name != call)
+    methods = [name for name, each in own if _takes_inputs(name, each)]
     hint = f"name a module of yours whose {call} calls {' or '.join(methods) or 'it'}"
     return BadTarget(f"{kind.__name__} has no {call}", hint, "takes-no-x")
 
