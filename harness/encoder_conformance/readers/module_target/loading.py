@@ -8,7 +8,7 @@ import os
 import re
 import shlex
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -18,9 +18,10 @@ from encoder_conformance.readers.module_target.allocated import filled_with_nan
 from encoder_conformance.readers.module_target.callables import names_of, parameters_of
 from encoder_conformance.readers.module_target.errors import BadTarget
 from encoder_conformance.readers.module_target.frameworks import ModuleFramework, framework_of
+from encoder_conformance.readers.module_target.graphs_of_keras import of_each_length, whole_graph
 from encoder_conformance.readers.module_target.importing import classes_of, imported, without_input
 from encoder_conformance.readers.module_target.installing import install
-from encoder_conformance.readers.module_target.making import UNKNOWN, is_known, supposed, value_of, whole_graph
+from encoder_conformance.readers.module_target.making import UNKNOWN, is_known, supposed, value_of
 from encoder_conformance.readers.module_target.making_again import keep_maker
 from encoder_conformance.readers.module_target.model_sizes import narrowed, said_of
 
@@ -111,26 +112,36 @@ def _made(
     chosen = supposed(found, arguments, supposing or {})
     if supposing is None or not all(map(is_known, chosen.values())):
         _refuse_missing(name, chosen)
-    names = names_of(found)
-    values = {key: value_of(text, names) for key, text in {**arguments, **chosen}.items()}
-
-    def make() -> Any:
-        return without_input(lambda: whole_graph(found(**values), values.values()))
-
-    try:
-        with filled_with_nan():
-            made = make()
-    except BadTarget as error:
-        raise _told_of(error, chosen) from None
+    made, make, used = _that_makes(found, arguments, chosen)
     if framework := framework_of(made):
         keep_maker(made, make)
-        return Loaded(framework, made, chosen)
+        return Loaded(framework, made, used)
     hint = _OF_JAX if callable(made) and "jax" in sys.modules else ""
     if callable(getattr(made, "module", None)):
         hint = "name a function that gives its .module()"
     elif any(each.__module__.partition(".")[0] == "tensorflow" for each in type(made).__mro__):
         hint = "of TensorFlow's objects a layer of Keras is judged: name one that has these weights"
     raise BadTarget(f"{name} makes {type(made).__name__}, and no module of PyTorch, Keras, Flax, Equinox or JAX", hint)
+
+
+def _that_makes(
+    found: Any, arguments: Mapping[str, str], chosen: Mapping[str, str]
+) -> tuple[Any, Callable[[], Any], Mapping[str, str]]:
+    """What is made with these arguments and those that were chosen, what makes it again, and with which of these.
+    Raises BadTarget."""
+    names, failed = names_of(found), list[BadTarget]()
+    for each in of_each_length(chosen):
+        values = {key: value_of(text, names) for key, text in {**arguments, **each}.items()}
+
+        def make(values: Mapping[str, Any] = values) -> Any:
+            return without_input(lambda: whole_graph(found(**values), values.values()))
+
+        try:
+            with filled_with_nan():
+                return make(), make, each
+        except BadTarget as error:
+            failed.append(_told_of(error, each))
+    raise failed[0]
 
 
 def _refuse_unknown(found: Any, name: str, arguments: Mapping[str, str]) -> None:

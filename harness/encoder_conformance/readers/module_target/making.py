@@ -4,8 +4,7 @@ by their names, as `d_model`, `nhead` and `config` do."""
 import ast
 import inspect
 import re
-import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from itertools import takewhile
 from types import UnionType
@@ -14,6 +13,7 @@ from typing import Any, Union, get_args, get_origin
 from encoder_conformance.readers.module_target.argument_names import FEED_FORWARD, MEANT, WIDTH, Known, kinds_of
 from encoder_conformance.readers.module_target.callables import FREE, attributes_read, names_of, parameters_of
 from encoder_conformance.readers.module_target.errors import BadTarget
+from encoder_conformance.readers.module_target.graphs_of_keras import symbolic_x
 from encoder_conformance.readers.module_target.importing import without_input
 
 _OF_CONFIGURATION = re.compile(r"(.*_)?(config|cfg|conf|args|hparams|opts?|params)")
@@ -23,11 +23,6 @@ UNKNOWN = "…"
 """What stands in an expression for what nobody knows."""
 _OF_RANDOMNESS = {"rngs": "nnx.Rngs(0)", "key": "jax.random.PRNGKey(0)", "rng": "jax.random.PRNGKey(0)"}
 """What Flax NNX, Equinox and plain JAX draw parameters with."""
-_SYMBOLIC = re.compile(
-    r"x|(\w+_)?inp(ut)?s?(_(\w+_)?(tensor|layer|embeds?|sequence))?|\w*tensor|embedded\w*|encoded\w*|tokens"
-)
-"""Names of what a function of Keras is called with to make a graph."""
-_OF_KERAS = "keras", "tensorflow"
 _PARTS = (
     (re.compile(r"(\w+_)?(attn|attention|mha)"), re.compile(r".*Attention")),
     (re.compile(r"(\w+_)?(feed_?forward|ffn?|mlp)"), re.compile(r".*(FeedForward|Feed_Forward|FFN|MLP|Mlp)\w*")),
@@ -86,25 +81,9 @@ def supposed(found: Any, given: Mapping[str, str], stated: Mapping[re.Pattern[st
     for name, text in given.items():
         known |= dict.fromkeys(kinds_of(name)[:1], text)
     chosen = _of_names(missing, found, known, ())
-    if (name := next(iter(missing), "")) and not chosen[name] and _SYMBOLIC.fullmatch(name) and _makes_graphs(found):
-        chosen[name] = f"keras.Input((None, {known[WIDTH]}))"
+    if (name := next(iter(missing), "")) and not chosen[name]:
+        chosen[name] = symbolic_x(found, name, known[WIDTH])
     return chosen
-
-
-def _makes_graphs(found: Any) -> bool:
-    """Whether it is a function of a file that uses Keras."""
-    roots = {(value.__name__ if inspect.ismodule(value) else getattr(value, "__module__", None) or "").partition(".")[0]
-             for value in names_of(found).values()}  # fmt: skip
-    return inspect.isfunction(found) and "keras" in sys.modules and not roots.isdisjoint(_OF_KERAS)
-
-
-def whole_graph(made: Any, values: Iterable[Any]) -> Any:
-    """The model of a graph of Keras that a function made of one of these values, x; whatever else stays."""
-    keras = sys.modules.get("keras")
-    if keras is None or not isinstance(made, keras.KerasTensor):
-        return made
-    x = next((each for each in values if isinstance(each, keras.KerasTensor)), None)
-    return made if x is None else keras.Model(x, made)
 
 
 def _of_names(
