@@ -234,3 +234,16 @@ def of_a_graph(inputs: Any, num_heads: int, ff_dim: int, dropout: float = 0.1) -
     hidden = keras.layers.Conv1D(ff_dim, 1, activation="relu")(x)
     hidden = keras.layers.Conv1D(inputs.shape[-1], 1)(keras.layers.Dropout(dropout)(hidden))
     return keras.layers.LayerNormalization(epsilon=1e-5)(x + hidden)
+
+
+def of_a_graph_of_one_length(inputs: Any) -> Any:
+    """Its heads are cut by the number of positions, of which a graph has to know one."""
+    q, k, v = (
+        ops.transpose(ops.reshape(keras.layers.Dense(64)(inputs), (-1, inputs.shape[1], 4, 16)), (0, 2, 1, 3))
+        for _ in range(3)
+    )
+    weights = ops.softmax(ops.matmul(q, ops.transpose(k, (0, 1, 3, 2))) / 4, -1)
+    context = ops.reshape(ops.transpose(ops.matmul(weights, v), (0, 2, 1, 3)), (-1, inputs.shape[1], 64))
+    x = keras.layers.LayerNormalization(epsilon=1e-5)(inputs + keras.layers.Dense(64)(context))
+    network = keras.layers.Dense(64)(keras.layers.Dense(96, activation="relu")(x))
+    return keras.layers.LayerNormalization(epsilon=1e-5)(x + network)

@@ -641,6 +641,7 @@ DUE: dict[str, dict[str, Due]] = {
         "OfTenPositions": Due(0, ("This is a correct pre-norm", "up to 10 positions"), ("✗",)),
     },
     "cases_keras": {
+        "of_a_graph_of_one_length": Due(0, ("This is a correct post-norm", "keras.Input((32, 64))"), ("✗",)),
         "of_a_graph": Due(
             0, ("This is a correct post-norm", "it was made with --arg inputs='keras.Input((None, 64))'"), ("✗",)
         ),
