@@ -79,3 +79,15 @@ class SharedInTurns(Gated):
 
     def split(self, x: Tensor) -> Tensor:
         return x.unflatten(-1, (-1, self.D // 4)).transpose(1, 2)
+
+
+class NormsItsFirstBranchToo(Plain):
+    """Post-norm, and attention reads a norm of what skips it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm3 = self.norm()
+
+    def layer(self, x: Tensor, ignore: Tensor | None = None) -> Tensor:
+        x = self.norm2(x + self.attend(self.norm1(x), ignore))
+        return self.norm3(x + self.ffn(x))

@@ -683,6 +683,11 @@ DUE: dict[str, dict[str, Due]] = {
         "NeedsMoreThanItsTime": refused(
             "it needs timestep, span beside x", "timestep numbers of each item, float32 [batch, 16]", "cases_skips.py:"
         ),
+        "NormsItsFirstBranchToo": without(
+            "what skips is normed",
+            "attention reads a norm of what skips it, and a norm stands behind",
+            "cases_skips.py:",
+        ),
         "WeighsByElement": Due(
             2, ("a product by element of scores or weights of attention", "pass --layer NAME"), ("a sum of scores",)
         ),

@@ -104,6 +104,8 @@ def match_encoder(output: Operation) -> Encoder:
     if not ways:
         raise reasons[0] if _is_post(output) else reasons[-1]
     differences, encoder = min(ways, key=lambda way: len(way[0]))
+    if encoder.final_norm is not None and len(encoder.layers) == 1:
+        differences = _with_norms_behind_sums(differences, encoder.layers[0])
     if differences:
         first, *others = _named(differences)
         first.others = others
@@ -173,6 +175,16 @@ def _with_norm_of_x(norm: TracedNorm, last: Walk, differences: list[Difference])
     kept = [each for each in differences if each is not missing]
     skips = [Difference(NORMED_SKIP, name, norm.name, "normed_skip") for name in (LAST_NORM, FIRST_NORM)]
     return [*skips, *kept]
+
+
+def _with_norms_behind_sums(differences: list[Difference], layer: EncoderLayer) -> list[Difference]:
+    """The differences of a layer whose last sum is normed: where its second skip is normed, too, and its first is not,
+    its norms stand behind the sums, and one more before attention."""
+    skips = [each for each in differences if each.feature == "normed_skip"]
+    if [each.stage for each in skips] != [LAST_NORM] or FIRST_NORM not in layer.norms:
+        return differences
+    first = Difference("a norm of x before", "attention", layer.norms[FIRST_NORM].name, "normed_first_branch")
+    return [first, *(each for each in differences if each not in skips)]
 
 
 FIRST_NORM, LAST_NORM = "norm1", "norm2"

@@ -13,7 +13,8 @@ Feature = Literal[
     "talking_heads", "branch_norms", "skip_scaled", "head_gains", "softmax_over_queries", "by_place",
     "softmax_over_heads", "softmax_over_items",
     "padded", "skip_twice",
-    "modulated", "self_hidden", "norm_kinds", "activation", "normed_skip", "normed_first", "head_scales",
+    "modulated", "self_hidden", "norm_kinds", "activation", "normed_skip", "normed_first", "normed_first_branch",
+    "head_scales",
     "no_softmax", "latent", "gated_attention", "no_norm", "own_keys", "over_positions", "pooled",
     "overwritten", "keys_overwritten", "second_bias", "second_softmax", "activated",
     "side_by_side", "limited", "turned_first", "attention_alone", "network_alone", "softmax_of_features", "grouped_map",
@@ -111,6 +112,11 @@ SENTENCES: dict[Feature, tuple[str, str]] = {
     "normed_skip": (
         "what skips a sub-layer is normed with what it reads, x = norm(x), then x + sub-layer(x); in a pre-norm layer "
         "(E-3) what skips is not normed, and in a post-norm layer (E-4) a norm stands behind the last sum",
+        _SOURCE,
+    ),
+    "normed_first_branch": (
+        "attention reads a norm of what skips it, and a norm stands behind each sum; in a pre-norm layer (E-3) none "
+        "stands there, and in a post-norm layer (E-4) attention reads what skips it",
         _SOURCE,
     ),
     "normed_first": (
@@ -363,9 +369,9 @@ BEYOND: tuple[Feature, ...] = (
     *("parallel", "convolution", "fourier", "batch", "relative", "products", "blocks", "bias_of_x", "sums"),
     *("added", "recurrence", "experts", "positions", "largest", "distance", "unkeyed", "talking_heads"),
     *("branch_norms", "skip_scaled", "head_gains", "modulated", "by_place", "padded", "self_hidden"),
-    *("norm_kinds", "activation", "normed_skip", "normed_first", "head_scales", "no_softmax", "latent"),
-    *("gated_attention", "own_keys", "over_positions", "one_gain", "pooled", "overwritten", "keys_overwritten"),
-    *("second_bias", "second_softmax", "activated", "side_by_side", "limited", "turned_first"),
+    *("norm_kinds", "activation", "normed_skip", "normed_first", "normed_first_branch", "head_scales", "no_softmax"),
+    *("latent", "gated_attention", "own_keys", "over_positions", "one_gain", "pooled", "overwritten"),
+    *("keys_overwritten", "second_bias", "second_softmax", "activated", "side_by_side", "limited", "turned_first"),
     *("attention_alone", "network_alone", "softmax_of_features", "grouped_map", "map_of_positions"),
     *("unmapped", "heads_beside", "no_projection", "one_map", "subtracted"),
     *("second_gain", "drawn", "gated_skip", "heads_merged", "one_query"),
