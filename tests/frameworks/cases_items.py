@@ -47,3 +47,16 @@ class OfWindowsOfAll(Plain):
 
     def forward(self, x: Tensor) -> Tensor:
         return self.layer(x)
+
+
+class OfOneVector(Plain):
+    """It is given a vector for each item, and its batch stands where heads are cut: each attends to itself."""
+
+    def forward(self, rows: Tensor) -> Tensor:
+        x = self.norm1(rows)
+        q, k, v = (
+            part(x).view(len(x), -1, self.H, self.D // self.H).transpose(1, 2) for part in (self.q, self.k, self.v)
+        )
+        scores = q @ k.transpose(-1, -2) / q.shape[-1] ** 0.5
+        x = rows + self.o((scores.softmax(-1) @ v).transpose(1, 2).reshape(len(x), self.D))
+        return x + self.ffn(self.norm2(x))

@@ -1,5 +1,7 @@
 """Layers that take their masks otherwise than one by one, and as long as x."""
 
+from dataclasses import dataclass
+
 import torch
 from cases_plain import Plain, PlainPost
 from torch import Tensor
@@ -85,3 +87,37 @@ class ThrownAwayBatchLast(Plain):
 
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
         return self.layer(x, mask)
+
+
+class ViewsWhatIsTransposed(Plain):
+    """Its heads are put together by a view, which no mask [batch, sequence] lets it come to. One of more axes makes
+    scores of more, and these can be viewed so."""
+
+    def attended(self, x: Tensor, keys: Tensor) -> Tensor:
+        q, k, v = self.split(self.q(x)), self.split(self.k(x)), self.split(self.v(x))
+        scores = q @ k.transpose(-1, -2) / q.shape[-1] ** 0.5
+        weights = scores.masked_fill(keys.unsqueeze(1).unsqueeze(2) == 0, -torch.inf).softmax(-1)
+        return self.o((weights @ v).transpose(1, 2).view(x.shape[0], x.shape[1], -1))
+
+    def forward(self, x: Tensor, pad_mask: Tensor) -> Tensor:  # type: ignore[override]
+        x = x + self.attended(self.norm1(x), pad_mask)
+        return x + self.ffn(self.norm2(x))
+
+
+class MaskOnCuda(PlainPost):
+    """Where a mask is given, it makes another beside it on the GPU."""
+
+    def bias(self, n: int, ignore: Tensor | None) -> Tensor | None:
+        return None if ignore is None else super().bias(n, ignore | torch.zeros(n, dtype=torch.bool).cuda())
+
+
+@dataclass
+class Hidden:
+    keys: Tensor | None
+
+
+class MaskOfAClass(PlainPost):
+    """Its mask is an object that holds arrays, and says so in its annotation alone."""
+
+    def forward(self, x: Tensor, mask: Hidden | None = None) -> Tensor:  # type: ignore[override]
+        return self.layer(x, None if mask is None else mask.keys)

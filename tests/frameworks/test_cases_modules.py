@@ -699,9 +699,19 @@ DUE: dict[str, dict[str, Due]] = {
         "OfWindowsOfAll": right("pre-norm", masks=False),
         "OfOneItem": right("x is given as [sequence, d_model], item by item", "pre-norm", masks=False),
         "OfOneItemWithItsMask": right("[sequence, d_model], item by item", "with padding (true = ignore)"),
+        "OfOneVector": without(
+            "the heads of each", "the scores are of one query and one key each", "At: cases_items.py:"
+        ),
         "OfOneItemOverQueries": refused("the softmax of the scores is over the queries", "At: cases_items.py:"),
     },
     "cases_masks": {
+        "MaskOfAClass": right("mask takes a Hidden, and no array: it was not given", masks=False),
+        "MaskOnCuda": right("padding needs CUDA, and is given on the CPU", "it was asked without padding", masks=False),
+        "ViewsWhatIsTransposed": Due(
+            2,
+            ("it takes no x; given pad_mask", "view size is not compatible", "cases_masks.py:"),
+            ("without a transpose", "conform_inputs"),
+        ),
         "MaskOfQueriesNeeded": right("source_mask: x_mask again", "with x_mask (true = attend) and without"),
         "MaskOfPatches": right("mask is given without the first position", "with mask (true = attend) and without"),
         "MaskOfPatchesForOneItem": Due(

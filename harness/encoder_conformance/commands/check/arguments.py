@@ -70,6 +70,9 @@ def _of_unusable(mask: UnusableMask, described: ModuleDescription, *, stated: bo
     match mask.kind:
         case "refused" | "sized":
             return _of_refused(mask)
+        case "cuda":
+            message = f"{name} needs CUDA, and is given on the CPU: {mask.problem}: {_WITHOUT}"
+            return _finding("warning", "mask-refused", message, mask.where, **about)
         case "object":
             message = f"{name} takes a {mask.form}, and no array: it was not given"
             hint = f"what a {mask.form} hides is not asked"

@@ -102,6 +102,11 @@ def _is_in(frame: traceback.FrameSummary, folders: tuple[str, ...]) -> bool:
     return str(Path(frame.filename).resolve()).startswith(folders)
 
 
+def needs_cuda(problem: str) -> bool:
+    """Whether what is raised is about CUDA: modules are called on the CPU."""
+    return "cuda" in problem.lower()
+
+
 def is_at_import(error: BaseException) -> bool:
     """Whether it was raised as a file of the user's was imported."""
     return any(frame.name == "<module>" for frame in traceback.extract_tb(error.__traceback__))

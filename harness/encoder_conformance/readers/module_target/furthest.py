@@ -13,6 +13,9 @@ from encoder_conformance.readers.module_target.returned import OtherShape
 from encoder_conformance.readers.onnx_file.graph.execution import ExecutionError
 from encoder_conformance.spec.axes import Array
 
+OF_A_VIEW = "view size is not compatible with input tensor's size and stride"
+"""Words of what a form of its arguments is not the cause of: heads that were transposed are viewed as they lie."""
+
 
 class Reached(NamedTuple):
     """How far a module's call came: the lines of the user's source that it was in, the outermost first, and how many
@@ -82,7 +85,8 @@ def watched(arrangement: Arrangement) -> tuple[Arrangement, list[Reached]]:
 
 
 def furthest(module: LiveModule, tries: Iterable[tuple[Arrangement, Array]]) -> Failed | None:
-    """Of these calls that which came furthest, of several the first; None where none of them fails."""
+    """Of these calls that which came furthest, of several the first; None where none of them fails. What no argument is
+    the cause of stands before all."""
     best: Failed | None = None
     for arrangement, x in tries:
         noted, reached = watched(arrangement)
@@ -92,6 +96,8 @@ def furthest(module: LiveModule, tries: Iterable[tuple[Arrangement, Array]]) -> 
             other.run({"x": x})
         except ExecutionError as error:
             found = reached[-1] if reached else Reached(answered=isinstance(error, OtherShape))
+            if OF_A_VIEW in str(error):
+                return Failed(arrangement, x, found, str(error))
             if best is None or found.is_beyond(best.reached):
                 best = Failed(arrangement, x, found, str(error))
     return best

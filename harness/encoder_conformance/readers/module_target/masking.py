@@ -10,6 +10,7 @@ from encoder_conformance.protocol.arguments import MaskForm, MaskMeaning, Unusab
 from encoder_conformance.protocol.description import Port
 from encoder_conformance.readers.module_target.calling import is_called_mask
 from encoder_conformance.readers.module_target.differing import differ
+from encoder_conformance.readers.module_target.errors import needs_cuda
 from encoder_conformance.readers.module_target.live import LiveModule
 from encoder_conformance.readers.module_target.mask_effects import effect_of
 from encoder_conformance.readers.module_target.objects_made import class_in_place_of
@@ -354,7 +355,7 @@ def _refused(
     problem, where = _raised(refused[form])
     return UnusableMask(
         argument=name,
-        kind="refused",
+        kind="cuda" if needs_cuda(problem) else "refused",
         form=_form(*form),
         problem=problem,
         where=where,

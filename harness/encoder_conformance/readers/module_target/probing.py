@@ -9,7 +9,7 @@ from itertools import product
 import numpy as np
 
 from encoder_conformance.protocol.description import Port
-from encoder_conformance.readers.module_target.errors import BadTarget
+from encoder_conformance.readers.module_target.errors import BadTarget, needs_cuda
 from encoder_conformance.readers.module_target.furthest import furthest
 from encoder_conformance.readers.module_target.live import LiveModule, Signature, joined, pieces
 from encoder_conformance.readers.module_target.missing import missed_by
@@ -96,7 +96,7 @@ def _taking_none(runner: LiveModule, said: str, missed: list[str], *, answers: b
         default = f"give {lacking} a default that allows every key" if lacking in signature.masks else ""
         problem = f"it takes no x without {lacking}, whose default None it cannot do with: {said}"
         return BadTarget(problem, to_be_said(signature, default, lacking), "needs-arguments", arguments=[lacking])
-    if "cuda" in said.lower():
+    if needs_cuda(said):
         hint = "have it compute where x is: on x.device, and without kernels for the GPU alone"
         return BadTarget(f"it needs CUDA, and is called on the CPU: {said}", hint, "takes-no-x")
     if answers:

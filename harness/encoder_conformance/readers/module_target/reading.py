@@ -103,7 +103,7 @@ def with_a_name(module: LiveModule, x: Array, layout: Layout, exported: Exported
     seen = module.beyond(one if module.takes(one) else x, layout)
     telling = {*exported.features} - _LEAST_TELLING
     named = [each for each in seen if not telling or each in _TELLING]
-    if "blocks" in (*named[:1], *exported.features) and _are_apart(module, x, layout):
+    if "blocks" in (*named[:1], *exported.features) and "one_key" not in named and _are_apart(module, x, layout):
         named, seen = ["heads_beside"], {"heads_beside": seen.get("blocks", exported.where)}
     if not named:
         return exported

@@ -21,7 +21,7 @@ from encoder_conformance.readers.module_target.by_effect import (
 from encoder_conformance.readers.module_target.calling import may_be_mask
 from encoder_conformance.readers.module_target.differing import differ
 from encoder_conformance.readers.module_target.errors import BadTarget
-from encoder_conformance.readers.module_target.furthest import furthest
+from encoder_conformance.readers.module_target.furthest import OF_A_VIEW, furthest
 from encoder_conformance.readers.module_target.heads import heads_said
 from encoder_conformance.readers.module_target.in_lists import with_masks_in_lists
 from encoder_conformance.readers.module_target.lacking import missed_in, perhaps_masks, read_where_it_fails
@@ -156,14 +156,15 @@ def _first_taken(
     """The module called in the first of these ways that it takes, with any number of items, each by itself, if there is
     one such, and an x of one of these shapes; None if it takes none. Raises BadTarget where ids are wanted in the place
     of x."""
-    of_this_batch = None
+    of_this_batch, torn = None, list[Arrangement]()
     for arrangement in ways:
         other = module.arranged(arrangement) or module
         refused.ways.append(arrangement)
         for x in map(drawn, shapes):
             if (problem := _problem_with(other, x)) is not None:
                 refused.problems.append(problem)
-            elif not of_each_position(other, x):
+                torn += [arrangement] if OF_A_VIEW in problem else []
+            elif any(_has_fewer_axes(each, arrangement) for each in torn) or not of_each_position(other, x):
                 continue
             elif _takes_fewer_items(other, x) and not _follows_items(other, x) and not _hides_by_positions(other, x):
                 return other, x
@@ -172,6 +173,13 @@ def _first_taken(
         if refused.want_integers():
             raise of_ids(module.signature.x)
     return of_this_batch
+
+
+def _has_fewer_axes(one: Arrangement, other: Arrangement) -> bool:
+    """Whether the first is the same call with masks of fewer axes in all. With more of them scores may have more, too,
+    and other axes are viewed than the heads'."""
+    counted = (sum(len(each.axes) for each in way.beside.values() if each.kind == "full") for way in (one, other))
+    return one.form == other.form and next(counted) < next(counted)
 
 
 def _takes_fewer_items(module: LiveModule, x: Array) -> bool:
@@ -240,6 +248,8 @@ def likeliest_problem(module: LiveModule) -> BadTarget | None:
     if found.reached.answered:
         problem = f"it gives nothing of the shape of {module.signature.x}; given {given}: {found.problem}"
         return BadTarget(problem, AS_MUCH, "takes-no-x")
+    if OF_A_VIEW in found.problem:
+        return BadTarget(f"it takes no {module.signature.x}; given {given}: {found.problem}", "", "takes-no-x")
     left = [name for name in left_out(module.signature) if name not in found.arrangement.beside]
     missed = missed_by(module, found.arrangement, found.x, left)
     needed += [name for name in missed if name not in needed]

@@ -28,7 +28,7 @@ _SOFTMAX = {"_softmax", "_safe_softmax", "exp"}
 _CHOOSING = {"topk", "sort", "argsort"}
 _ORDER: tuple[Feature, ...] = (
     "fourier", "recurrence", "convolution", "experts", "positions", "batch", "over_positions", "relative", "bias_of_x",
-    "no_softmax", "products", "own_keys", "blocks", "one_gain", "sums",
+    "no_softmax", "products", "own_keys", "one_key", "blocks", "one_gain", "sums",
 )  # fmt: skip
 """What is found, the most telling first."""
 _NEAR = 2e-2
@@ -168,7 +168,7 @@ class _Operators(SeesOperators):
         """One more product of what depends on x, of these shapes; the first is the scores, of so many queries, keys."""
         if not self.products and keys not in self._sizes:
             if keys < self._sizes[1]:
-                yield "blocks"
+                yield "one_key" if queries == keys == 1 else "blocks"
             elif queries == self._sizes[1]:  # what is filled up to a multiple has more queries, too
                 yield "own_keys"
         self.products += 1

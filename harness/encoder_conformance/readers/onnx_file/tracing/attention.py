@@ -24,6 +24,7 @@ from encoder_conformance.readers.onnx_file.tracing.matrix_products import (
 )
 from encoder_conformance.readers.onnx_file.tracing.recognition import view_of
 from encoder_conformance.readers.onnx_file.tracing.softmax import biases_positions, hides
+from encoder_conformance.readers.onnx_file.tracing.unsupported import Feature
 from encoder_conformance.readers.onnx_file.tracing.value_table import ValueTable
 from encoder_conformance.spec.axes import Array
 
@@ -60,7 +61,8 @@ def _scores(table: ValueTable, name: str, product: Product, one: View, two: View
     H = len(heads_a)
     if len(a) != B * H or a.shape[1] != S or b.shape[1] != S:
         fewer = min(a.shape[1], b.shape[1]) < S
-        raise UnsupportedPattern("scores of some of the positions alone", "blocks" if fewer else None)
+        feature: Feature = "one_key" if a.shape[1] == b.shape[1] == 1 else "blocks"
+        raise UnsupportedPattern("scores of some of the positions alone", feature if fewer else None)
     label = (((item_a * H + head)[:, None, None] * S + place_a[:, :, None]) * S) + place_b[:, None, :]
     scores = Scores((B, H, S, S), name, one, two, heads_a, heads_b)
     return View(scores, spread_out(label), one.factor * two.factor)

@@ -20,7 +20,7 @@ Feature = Literal[
     "side_by_side", "limited", "turned_first", "attention_alone", "network_alone", "softmax_of_features", "grouped_map",
     "map_of_positions", "unmapped", "weights_scaled", "late_division", "heads_beside", "heads_cut", "no_projection",
     "one_map", "subtracted", "of_a_branch", "skip_of_first", "second_gain", "drawn",
-    "gated_skip", "heads_merged", "one_query",
+    "gated_skip", "heads_merged", "one_query", "one_key",
 ]  # fmt: skip
 
 NO_LAYER = "not an encoder layer as the specification knows it: "
@@ -310,6 +310,11 @@ SENTENCES: dict[Feature, tuple[str, str]] = {
         "positions (transposed); in the specification each head attends over all positions (E-5)",
         "transpose heads and positions before the scores",
     ),
+    "one_key": (
+        "no position attends to another: the scores are of one query and one key each, and a softmax of one number is "
+        "1; in the specification each head attends over all positions (E-5)",
+        "give it a sequence, and put the heads before the positions (transposed)",
+    ),
     "heads_cut": (
         "heads are cut without a transpose, or otherwise of positions; in the specification a head has the same "
         "features of every position (E-5)",
@@ -374,7 +379,7 @@ BEYOND: tuple[Feature, ...] = (
     *("keys_overwritten", "second_bias", "second_softmax", "activated", "side_by_side", "limited", "turned_first"),
     *("attention_alone", "network_alone", "softmax_of_features", "grouped_map", "map_of_positions"),
     *("unmapped", "heads_beside", "no_projection", "one_map", "subtracted"),
-    *("second_gain", "drawn", "gated_skip", "heads_merged", "one_query"),
+    *("second_gain", "drawn", "gated_skip", "heads_merged", "one_query", "one_key"),
 )
 """What no layer can be stated to have: to name a layer helps nobody there."""
 OPERATORS: dict[str, Feature] = {
