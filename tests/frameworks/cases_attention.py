@@ -350,6 +350,20 @@ class WideHeadsOfOneMap(Plain):
         return self.o(self.core(q, k, v, ignore).transpose(1, 2).flatten(2))
 
 
+class MapOfEachHeadInTurn(Plain):
+    """One map of all heads' queries, and one of their keys, whose features alternate with those of value."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        del self.q, self.k, self.v
+        self.qkv, self.of_queries, self.of_keys = nn.Linear(16, 48), nn.Linear(8, 8), nn.Linear(8, 8)
+
+    def attend(self, x: Tensor, ignore: Tensor | None) -> Tensor:
+        q, k, v = self.qkv(x).unflatten(-1, (2, 8, 3)).permute(4, 0, 2, 1, 3)
+        q, k = self.of_queries(torch.relu(q)), self.of_keys(torch.relu(k))
+        return self.o(self.core(q, k, v, ignore).transpose(1, 2).flatten(2))
+
+
 # ------------------------------------------------------------------------------- numbers in place of −∞
 
 

@@ -225,6 +225,9 @@ DUE: dict[str, dict[str, Due]] = {
         ),
         "WideHeads": right("heads of 16"),
         "NarrowHeads": right("heads of 4"),
+        "MapOfEachHeadInTurn": without(
+            "at one position than", "one linear map takes the features of each head in turn", "cases_attention.py:"
+        ),
         "WideHeadsOfOneMap": right("heads of 12"),
         "Filled": right("pre-norm"),
         "FilledByWhere": right("post-norm"),

@@ -29,9 +29,10 @@ from encoder_conformance.readers.onnx_file.layer.stages import StageTensor, axes
 from encoder_conformance.readers.onnx_file.layer.structure import Encoder, match_encoder
 from encoder_conformance.readers.onnx_file.layer.verification import TracedRun, fully_masked_row, items_proved, verify
 from encoder_conformance.readers.onnx_file.tracing.expressions import UnsupportedPattern, Weights
+from encoder_conformance.readers.onnx_file.tracing.operators import OPERATORS
 from encoder_conformance.readers.onnx_file.tracing.recognition import view_of
 from encoder_conformance.readers.onnx_file.tracing.symbolic_trace import SymbolicTrace
-from encoder_conformance.readers.onnx_file.tracing.unsupported import BEYOND, NO_LAYER, OPERATORS, SENTENCES
+from encoder_conformance.readers.onnx_file.tracing.unsupported import BEYOND, NO_LAYER, SENTENCES
 from encoder_conformance.spec.axes import Array
 from encoder_conformance.spec.dtypes import FORMATS, DtypeName, Format, dtype_named, narrower
 from encoder_conformance.spec.layer import Layer

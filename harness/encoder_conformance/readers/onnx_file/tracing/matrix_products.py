@@ -11,6 +11,7 @@ import onnx
 
 from encoder_conformance.readers.onnx_file.graph.nodes import attributes_of
 from encoder_conformance.readers.onnx_file.tracing.expressions import UnsupportedPattern, WeightSource
+from encoder_conformance.readers.onnx_file.tracing.unsupported import Feature
 from encoder_conformance.spec.axes import Array
 
 _NEAR = 2e-2
@@ -170,7 +171,7 @@ def linear_map(
     positions = constant_along(data // F, 1, mixing)
     heads = 1
     if not (features == features[:1]).all():
-        features, block, heads = _by_heads(features, F)
+        features, block, heads = _by_heads(features, F, of_heads=len(np.unique(positions)) < len(positions))
     elif not np.array_equal(np.sort(features[0]), np.unique(features[0]) if of_a_part else np.arange(F)):
         raise UnsupportedPattern("a linear map of some of the features alone")
     else:
@@ -203,12 +204,15 @@ def is_part_of_a_rotation(product: Product, constant: Array) -> bool:
     return bool(orthogonal and np.isin(matrices, (-1, 0, 1)).all() and (matrices < 0).any())
 
 
-def _by_heads(features: Array, F: int) -> tuple[Array, Array, int]:
-    """The order of features [R, K], which differ from row to row, in a block of K, and each row's block."""
+def _by_heads(features: Array, F: int, *, of_heads: bool) -> tuple[Array, Array, int]:
+    """The order of features [R, K], which differ from row to row, in a block of K, and each row's block. `of_heads`: a
+    position has several rows."""
     K = features.shape[1]
     inside, block = features % K, features // K
     if F % K or not (inside == inside[:1]).all() or not (block == block[:, :1]).all():
-        raise UnsupportedPattern("a linear map of other features at one position than at the next")
+        one = "head" if of_heads else "position"
+        feature: Feature | None = "map_of_heads" if of_heads else None
+        raise UnsupportedPattern(f"a linear map of other features at one {one} than at the next", feature)
     if not np.array_equal(np.sort(inside[0]), np.arange(K)):
         raise UnsupportedPattern("a linear map that takes a feature twice")
     return inside[0], block[:, 0], F // K

@@ -20,7 +20,7 @@ Feature = Literal[
     "side_by_side", "limited", "turned_first", "attention_alone", "network_alone", "softmax_of_features", "grouped_map",
     "map_of_positions", "unmapped", "weights_scaled", "late_division", "heads_beside", "heads_cut", "no_projection",
     "one_map", "subtracted", "of_a_branch", "skip_of_first", "second_gain", "drawn",
-    "gated_skip", "heads_merged", "one_query", "one_key",
+    "gated_skip", "heads_merged", "one_query", "one_key", "map_of_heads",
 ]  # fmt: skip
 
 NO_LAYER = "not an encoder layer as the specification knows it: "
@@ -198,6 +198,11 @@ SENTENCES: dict[Feature, tuple[str, str]] = {
     "grouped_map": (
         "a linear map has other weights for each group of features, each head or each position; in the specification "
         "a map takes all features, and is the same at each position (E-2)",
+        _SOURCE,
+    ),
+    "map_of_heads": (
+        "one linear map takes the features of each head in turn, which do not lie side by side; in the specification a "
+        "map takes all features of a position (E-2)",
         _SOURCE,
     ),
     "softmax_of_features": (
@@ -379,25 +384,6 @@ BEYOND: tuple[Feature, ...] = (
     *("keys_overwritten", "second_bias", "second_softmax", "activated", "side_by_side", "limited", "turned_first"),
     *("attention_alone", "network_alone", "softmax_of_features", "grouped_map", "map_of_positions"),
     *("unmapped", "heads_beside", "no_projection", "one_map", "subtracted"),
-    *("second_gain", "drawn", "gated_skip", "heads_merged", "one_query", "one_key"),
+    *("second_gain", "drawn", "gated_skip", "heads_merged", "one_query", "one_key", "map_of_heads"),
 )
 """What no layer can be stated to have: to name a layer helps nobody there."""
-OPERATORS: dict[str, Feature] = {
-    **dict.fromkeys(("AveragePool", "MaxPool", "LpPool"), "pooled"),
-    **dict.fromkeys(("GlobalAveragePool", "GlobalMaxPool"), "pooled"),
-    "RotaryEmbedding": "rope",
-    **dict.fromkeys(("Conv", "ConvTranspose", "FusedConv"), "convolution"),
-    **dict.fromkeys(("LSTM", "GRU", "RNN"), "recurrence"),
-    **dict.fromkeys(("If", "Loop", "Scan"), "control_flow"),
-    **dict.fromkeys(("MoE", "QMoE"), "experts"),
-    "TopK": "largest",
-    **dict.fromkeys(("ScatterND", "ScatterElements", "Scatter", "XlaDynamicUpdateSlice"), "overwritten"),
-    **dict.fromkeys(("DFT", "STFT"), "fourier"),
-    **dict.fromkeys(("FFT", "FFT2D", "FFTND", "RFFT", "RFFT2D", "RFFTND"), "fourier"),  # as tf2onnx leaves them
-    "Pad": "padded",
-    "BatchNormalization": "batch",
-    **dict.fromkeys(("InstanceNormalization", "GroupNormalization", "GroupNorm"), "over_positions"),
-    **dict.fromkeys(("Attention", "MultiHeadAttention", "GroupQueryAttention", "EmbedLayerNormalization"), "fused"),
-    **dict.fromkeys(("QAttention", "MatMulNBits", "DynamicQuantizeMatMul", "QLinearMatMul"), "integer_product"),
-}  # fmt: skip
-"""An operator → what it shows."""
