@@ -14,7 +14,7 @@ from encoder_conformance.judging.records import Diagnosis, Record
 from encoder_conformance.oracle.catalogue import catalogue
 from encoder_conformance.oracle.expected import Expected
 from encoder_conformance.oracle.forms.norm import ANOTHER_DEVIATION
-from encoder_conformance.protocol.description import NORM_FORM
+from encoder_conformance.protocol.description import NORM_FORM, Fact
 from encoder_conformance.protocol.findings import Finding, said_at, source_of
 from encoder_conformance.protocol.module_description import ModuleDescription
 from encoder_conformance.spec.case import Case
@@ -94,8 +94,7 @@ def chosen(
     if not failed or not fitting:
         return None
     right_else = _gradients_hold(records)
-    facts = subject.description.facts if subject.description is not None else ()
-    read = [name for each in facts if each.key == NORM_FORM for name in CHOICES if {each.value} == _forms_of(name)]
+    read = norms_read(subject.description.facts if subject.description is not None else ())
     for names in (*(_tried(fitting) if all(fitting) else ()), *_with_read(read, diagnoses)):
         # The gradients of a norm by another deviation are others everywhere.
         own = own_gradients or (right_else and not any(map(_is_deviation_of_norm, names)))
@@ -111,6 +110,11 @@ def chosen(
     if not wide or not left or not all(_OF_ROUNDING in each for each in left):
         return None
     return judged_with(_OF_ROUNDING, subject, cases, [wide.get(each.key, each) for each in records], expected)
+
+
+def norms_read(facts: Sequence[Fact]) -> list[str]:
+    """The choices of a norm that the graph shows."""
+    return [name for each in facts if each.key == NORM_FORM for name in CHOICES if {each.value} == _forms_of(name)]
 
 
 def _forms_of(name: str) -> set[str]:
