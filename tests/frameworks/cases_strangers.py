@@ -516,3 +516,19 @@ class QueriesHeadByHead(Plain):
 class Pooled(Plain):
     def forward(self, x: Tensor, padding: Tensor | None = None) -> Tensor:
         return super().forward(x, padding).mean(1)
+
+
+class MergedByReshapeOfEachHeadsThree(Plain):
+    """Query, key and value of each head lie together in one map, and heads are put together without a transpose."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        del self.q, self.k, self.v
+        self.qkv = nn.Linear(self.D, 3 * self.D)
+
+    def attend(self, x: Tensor, ignore: Tensor | None) -> Tensor:
+        q, k, v = self.qkv(x).unflatten(-1, (self.H, -1)).transpose(1, 2).chunk(3, dim=-1)
+        return self.o(self.core(q, k, v, ignore).reshape(x.shape))
+
+    def forward(self, x: Tensor) -> Tensor:  # type: ignore[override]
+        return self.layer(x)

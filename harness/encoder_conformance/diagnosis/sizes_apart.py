@@ -37,7 +37,8 @@ def sizes_apart(asked: Iterable[AskedSize]) -> tuple[Claim, ...]:
 def _claims(right: list[AskedSize], wrong: list[AskedSize]) -> Iterator[Claim]:
     longest, shortest = max(map(_positions, right)), min(map(_positions, wrong))
     most, fewest = max(map(_items, right)), min(map(_items, wrong))
-    if longest < shortest and fewest <= most and _are_alike(right, wrong):
+    # One position attends to itself alone, whatever its score is: that is no size that a table or a window has.
+    if 1 < longest < shortest and fewest <= most and _are_alike(right, wrong):
         fewer = max(map(_items, wrong)), min(map(_items, right))
         if fewer[0] < fewer[1]:  # long cases are of one item
             yield claim("right-up-to-positions-of-items", right=longest, wrong=shortest, items=fewer[1])

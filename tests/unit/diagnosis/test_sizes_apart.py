@@ -49,6 +49,7 @@ NOT_SAID = {
     "what is wrong has a mask": [SHORT, asked("causal", failed=True, sequence=300)],
     "what is wrong has other numbers": [SHORT, asked("large-mean", failed=True, sequence=300)],
     "what is right is of another layer": [asked("no-mask", failed=False, layer=OTHER), LONG],
+    "what is right is of one position": [asked("no-mask", failed=False, sequence=1), LONG],
     "more items, and longer": [SHORT, asked("no-mask", failed=True, batch=17, sequence=300)],
 }
 

@@ -15,7 +15,10 @@ from encoder_conformance.readers.onnx_file.graph.execution import ExecutionError
 from encoder_conformance.spec.axes import Array
 from encoder_conformance.spec.layer import Layer
 
-_SAID = ("num_heads", "nhead", "nheads", "n_heads", "n_head", "num_head", "num_attention_heads")
+_SAID = (
+    *("num_heads", "nhead", "nheads", "n_heads", "n_head", "num_head", "num_attention_heads", "n_attention_heads"),
+    *("nr_heads", "nb_heads", "no_heads", "num_of_heads", "number_of_heads", "head_count", "heads_num"),
+)
 _PERHAPS_SAID = (*_SAID, "head_num", "heads", "h", "H")
 _CONFIGURATIONS = ("config", "cfg", "args", "hparams")
 _SIZE_SAID = ("head_dim", "dim_head", "d_head", "head_size", "attention_head_size", "d_kv")

@@ -111,7 +111,7 @@ def _tried(
     asked: dict[str, tuple[list[Elements], list[Array | None]]] = {}
     for layer in alternatives:
         shapes = shapes_of(layer)
-        key = repr(shapes)
+        key = repr((shapes, _heads_apart(own, layer)))
         maps = [*_maps(bench, own, layer, read)] if key not in asked else asked[key][0]
         parameters = parameters_for(layer, tuple(name for name in shapes if maps and name not in maps[0]))
         unmasked = load().situations["causal" if bench.always_causal or bench.semantics.causal else "no-mask"]
@@ -175,8 +175,9 @@ def candidate_maps(own: OwnParameters, layer: Layer, heard: Mapping[str, str] | 
         prefix, bare = without_prefix(name)
         by_layer.setdefault(prefix, {})[bare] = shape
     others = by_layer.pop("", {})
+    heads = layer.attention.num_heads
     if not by_layer:
-        yield from _candidates(own, others, _named(own.shapes, heard))
+        yield from _candidates(own, others, _named(own.shapes, heard), heads)
         return
     numbered = names_by_number(own.shapes)
     if len(numbered) != len(by_layer):
@@ -187,7 +188,8 @@ def candidate_maps(own: OwnParameters, layer: Layer, heard: Mapping[str, str] | 
     if rest is None:
         return
     layers = [
-        _candidates(own, held, _named(names, heard)) for held, names in zip(by_layer.values(), numbered, strict=True)
+        _candidates(own, held, _named(names, heard), heads)
+        for held, names in zip(by_layer.values(), numbered, strict=True)
     ]
     for together in zip(*layers, strict=False):
         found = {name: at for name, (_, at) in rest.items()}
@@ -204,15 +206,19 @@ def _named(names: Iterable[str], heard: Mapping[str, str] | None) -> dict[str, s
 
 
 def _candidates(
-    own: OwnParameters, shapes: Mapping[str, tuple[int, ...]], names: Mapping[str, str]
+    own: OwnParameters, shapes: Mapping[str, tuple[int, ...]], names: Mapping[str, str], heads: int
 ) -> Iterator[Elements]:
-    """Maps of one layer to own parameters of these names by shape, the one that the names speak for first."""
-    pieces = _pieces(own, shapes, names)
-    base = _assigned(pieces, shapes)
-    if base is None:
-        return
-    weights = [part for part in (*_QKV, "attention.output") if f"{part}.weight" in base]
+    """Maps of one layer to own parameters of these names by shape, the one that the names speak for first. Query, key
+    and value that are fused lie one behind the other, or each head's three do."""
     seen: set[bytes] = set()
+    for blocks in dict.fromkeys((1, heads)):
+        if (base := _assigned(_pieces(own, shapes, names, blocks), shapes)) is not None:
+            yield from _exchanged(base, seen)
+
+
+def _exchanged(base: Mapping[str, tuple[str, Array]], seen: set[bytes]) -> Iterator[Elements]:
+    """The map, and those with parts exchanged, or square matrices turned, that are not `seen` yet."""
+    weights = [part for part in (*_QKV, "attention.output") if f"{part}.weight" in base]
     for order, norms, turned in product(_orders(weights), (False, True), (False, True)):
         sources = dict(zip(weights, order, strict=True)) | (_OTHER_NORM if norms else {})
         elements = {}
@@ -233,16 +239,19 @@ def _orders(weights: Sequence[str]) -> list[tuple[str, ...]]:
 
 
 def _pieces(
-    own: OwnParameters, shapes: Mapping[str, tuple[int, ...]], names: Mapping[str, str]
+    own: OwnParameters, shapes: Mapping[str, tuple[int, ...]], names: Mapping[str, str], blocks: int
 ) -> list[tuple[str, Array]]:
-    """Name → elements in a form that a parameter may have: matrices [in, out], fused ones cut in three."""
+    """Name → elements in a form that a parameter may have: matrices [in, out], fused ones cut in three, in each of so
+    many blocks."""
     found: list[tuple[str, Array]] = []
     D, P = shapes["attention.query.weight"]
     for name, known in names.items():
         shape, at = own.shapes[name], own.elements(name)
-        if shape in ((3 * P, D), (D, 3 * P), (3 * P,)):
+        if shape in _shapes_fused(D, P):
             axis = shape.index(3 * P)
-            parts = zip("qkv", np.split(at, 3, axis), strict=True)
+            cut = np.moveaxis(at, axis, 0).reshape(blocks, 3, P // blocks, *shape[:axis], *shape[axis + 1 :])
+            apart = (np.moveaxis(each.reshape(P, *each.shape[2:]), 0, axis) for each in np.moveaxis(cut, 1, 0))
+            parts = zip("qkv", apart, strict=True)
             found += [(f"{known}.{word}", part if axis else part.T) for word, part in parts]
         elif len(shape) == 2:
             forms = [at, at.T] if name.endswith("kernel") else [at.T, at]  # [in, out]; torch's weights are [out, in]
@@ -255,6 +264,17 @@ def _pieces(
         else:
             found.append((known, at.reshape(-1)))
     return found
+
+
+def _heads_apart(own: OwnParameters, layer: Layer) -> int | None:
+    """The number of heads where maps go by it: of fused parameters each head's three may lie together."""
+    D, P = next(shape for name, shape in shapes_of(layer).items() if name.endswith("attention.query.weight"))
+    fused = not {*own.shapes.values()}.isdisjoint(_shapes_fused(D, P))
+    return layer.attention.num_heads if fused else None
+
+
+def _shapes_fused(D: int, P: int) -> tuple[tuple[int, ...], ...]:
+    return (3 * P, D), (D, 3 * P), (3 * P,)
 
 
 def _assigned(
