@@ -128,11 +128,16 @@ def test_progress_counts_what_is_left_of_all_of_it(tmp_path: Path) -> None:
     ("source", "hint"),
     [
         ("import cv2_of_nobody.parts", "pip install cv2_of_nobody, unless it is a file of yours"),
+        (
+            "import of_nobody_layrs",
+            "pip install of_nobody_layrs, unless it is a file of yours: did you mean of_nobody_layers?",
+        ),
         ("import json.of_nobody", ""),
     ],
 )
 def test_a_missing_package_is_named_with_the_command_that_adds_it(tmp_path: Path, source: str, hint: str) -> None:
     (tmp_path / "lacks.py").write_text(f"{source}\ndef made(): ...\n")
+    (tmp_path / "of_nobody_layers.py").write_text("")
     with pytest.raises(BadTarget, match="ModuleNotFoundError: No module named") as refused:
         load_target("lacks.py:made", {}, tmp_path)
     assert refused.value.hint == hint

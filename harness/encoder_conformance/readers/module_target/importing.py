@@ -6,16 +6,19 @@ import importlib.util
 import io
 import sys
 from collections.abc import Callable, Iterator
+from difflib import get_close_matches
 from importlib.machinery import PathFinder
 from pathlib import Path
 from types import ModuleType
 from typing import TypeVar
 
-from encoder_conformance.readers.module_target.errors import BadTarget, is_at_import, last_frames
+from encoder_conformance.readers.module_target.errors import BadTarget, is_at_import, last_frames, places_of
 from encoder_conformance.readers.module_target.installing import install
 from encoder_conformance.readers.module_target.time_limits import TookTooLong, too_long
 
 _T = TypeVar("_T")
+_ALIKE = 0.8
+"""How near, of 1, the name of a file is to one that is imported and is not there, where it is likely meant."""
 _UNDER_MAIN = "put that under `if __name__ == '__main__':`"
 
 
@@ -142,6 +145,12 @@ def without_input(work: Callable[[], _T]) -> _T:
 
 
 def _to_add(error: ModuleNotFoundError) -> str:
-    """The command that adds what an import did not find; "" where a package that is there lacks a part."""
+    """The command that adds what an import did not find, and a file of nearly that name beside the one that imports it;
+    "" where a package that is there lacks a part."""
     top = (error.name or "").partition(".")[0]
-    return f"{install(top)}, unless it is a file of yours" if top and top not in sys.modules else ""
+    if not top or top in sys.modules:
+        return ""
+    importing = next((Path(each.function[0]) for each in reversed(places_of(error))), None)
+    beside = [] if importing is None else [each.stem for each in importing.parent.glob("*.py")]
+    alike = get_close_matches(top, beside, n=1, cutoff=_ALIKE)
+    return f"{install(top)}, unless it is a file of yours" + "".join(f": did you mean {each}?" for each in alike)
