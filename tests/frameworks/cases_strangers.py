@@ -492,6 +492,15 @@ class HeadByHeadExchanged(HeadByHead):
     kind = OfQueriesAndKeysExchanged
 
 
+class OfKeysInPlaceOfValues(Head):
+    def maps(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        return self.query(x), self.key(x), self.key(x)
+
+
+class HeadByHeadOfKeysAlone(HeadByHead):
+    kind = OfKeysInPlaceOfValues
+
+
 class HeadByHeadFused(HeadByHead):
     kind = OfThreeAxes
 

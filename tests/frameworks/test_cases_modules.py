@@ -466,6 +466,11 @@ DUE: dict[str, dict[str, Due]] = {
         "HeadByHeadExchanged": Due(
             1, ("heads.0.key.weight does the work of attention.query.weight",), ("heads.1", "unknown")
         ),
+        "HeadByHeadOfKeysAlone": Due(
+            1,
+            ("Cause: The values are the keys", "heads.0.key.weight is read for attention.value.weight too"),
+            ("heads.1",),
+        ),
         "QueriesHeadByHead": right("1 head of key and value", "H = 2", "16 of 16 parameters"),
         "Pooled": refused("it takes x and gives nothing of its shape: it returns [3, 16], and x is [3, 5, 16]"),
         "BranchNorms": beyond("its norms stand at the end of each branch alone", *STRANGERS),

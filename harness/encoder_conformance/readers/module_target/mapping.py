@@ -146,27 +146,66 @@ def _of_map(shape: tuple[int, ...]) -> tuple[int, ...]:
 
 def separated(map: ElementMap) -> tuple[ElementMap, tuple[tuple[str, str], ...], tuple[tuple[str, str, str], ...]]:
     """Gives each place the parameter of its name, where the graph reads one in two places, and another nowhere; of a
-    fused one that is read in part, the second place gets the rest. Two names of one tensor stay one: they are tied.
+    fused one that is read in part, the second place gets the rest. Of heads that have a parameter each, the first is
+    named. Two names of one tensor stay one: they are tied.
 
     Returns the map, the pairs that are tied, and what was read twice.
     """
-    tied, read_twice = [], []
+    tied, read_twice = list[tuple[str, str]](), list[tuple[str, str, str]]()
     for first, second in map.shared():
-        source, shape = map.source(first)[0], map.elements[second].shape
-        alike = (name for name in map.unused() if _of_map(map.own.shapes[name]) in (shape, shape[::-1]))
-        other = best_named(alike, second)
-        moved = second
-        if other is not None:
-            moved = second if score(source, first) >= score(source, second) else first
-            turned = map.own.elements(other)
-            like = map.elements[moved] - map.elements[moved].min() + turned.min()
-            found = like if np.array_equal(np.sort(like.reshape(-1)), np.sort(turned.reshape(-1))) else turned
+        of_heads = _of_each_head(map, second)
+        source = next(iter(of_heads)) if of_heads else map.source(first)[0]
+        moved = second if score(source, first) >= score(source, second) else first
+        if of_heads:
+            found, other = _moved(map, moved, of_heads), of_heads[source]
+        elif (beside := _unread_beside(map, second)) is not None:
+            found, other = _laid_as(map.elements[moved], map.own.elements(beside)), beside
+        elif (rest := map.rest_of(second)) is not None:
+            found, other, moved = rest, f"the rest of {source}", second
         else:
-            rest, other = map.rest_of(second), f"the rest of {source}"
-            if rest is None:
-                tied.append((first, second))
-                continue
-            found = rest
+            tied.append((first, second))
+            continue
         map = replace(map, elements={**map.elements, moved: found.reshape(map.elements[moved].shape)})
         read_twice.append((source, moved, other))
     return map, tuple(tied), tuple(read_twice)
+
+
+def _unread_beside(map: ElementMap, place: str) -> str | None:
+    """The own parameter that is read nowhere, and sounds most like a place of its shape."""
+    shape = map.elements[place].shape
+    alike = (name for name in map.unused() if _of_map(map.own.shapes[name]) in (shape, shape[::-1]))
+    return best_named(alike, place)
+
+
+def _laid_as(elements: Array, others: Array) -> Array:
+    """Other elements, lying as these do in a parameter of their own; as they lie themselves, where these are of less."""
+    like = elements - elements.min() + others.min()
+    return like if np.array_equal(np.sort(like.reshape(-1)), np.sort(others.reshape(-1))) else others
+
+
+def _of_each_head(map: ElementMap, place: str) -> dict[str, str] | None:
+    """Own parameter → the one that is read nowhere and is named like it but for one word, for all that this place reads
+    of several heads; None where one has none, or it reads no more than one."""
+    names = map.own.names(map.elements[place])
+    unused = map.unused() if len(names) > 1 else []
+    found = dict[str, str]()
+    for name in names:
+        alike = (each for each in unused if map.own.shapes[each] == map.own.shapes[name] and _is_beside(each, name))
+        if (other := best_named(alike, place)) is None:
+            return None
+        found[name] = other
+    return found if len(names) > 1 else None
+
+
+def _is_beside(one: str, other: str) -> bool:
+    """Whether two names differ in one word."""
+    words = one.split("."), other.split(".")
+    return len(words[0]) == len(words[1]) and sum(a != b for a, b in zip(*words, strict=True)) == 1
+
+
+def _moved(map: ElementMap, place: str, others: Mapping[str, str]) -> Array:
+    """The elements of a place, in other parameters of the same shapes."""
+    found = map.elements[place].copy()
+    for own, other in others.items():
+        found[np.isin(map.elements[place], map.own.elements(own))] += map.own.offset(other) - map.own.offset(own)
+    return found
