@@ -68,11 +68,8 @@ def _of_unusable(mask: UnusableMask, described: ModuleDescription, *, stated: bo
     name, at = mask.argument, said_at(described.line_of_argument(mask.argument))
     about = {"argument": name, "form": mask.form}
     match mask.kind:
-        case "refused" | "sized":
+        case "refused" | "sized" | "cuda":
             return _of_refused(mask)
-        case "cuda":
-            message = f"{name} needs CUDA, and is given on the CPU: {mask.problem}: {_WITHOUT}"
-            return _finding("warning", "mask-refused", message, mask.where, **about)
         case "object":
             message = f"{name} takes a {mask.form}, and no array: it was not given"
             hint = f"what a {mask.form} hides is not asked"
@@ -107,6 +104,10 @@ def _of_unusable(mask: UnusableMask, described: ModuleDescription, *, stated: bo
 
 
 def _of_refused(mask: UnusableMask) -> Finding:
+    """An error, but where what is refused needs what this machine lacks."""
+    if mask.kind == "cuda":
+        message = f"{mask.argument} needs CUDA, and is given on the CPU: {mask.problem}: {_WITHOUT}"
+        return _finding("warning", "mask-refused", message, mask.where, argument=mask.argument, form=mask.form)
     some = mask.raising and mask.taken
     at, only = (f" at batch {_listed(sizes)}" if some else "" for sizes in (mask.raising, mask.taken))
     taken = f"; it is taken{only} alone" if some else ""

@@ -178,7 +178,8 @@ def _unread_beside(map: ElementMap, place: str) -> str | None:
 
 
 def _laid_as(elements: Array, others: Array) -> Array:
-    """Other elements, lying as these do in a parameter of their own; as they lie themselves, where these are fewer."""
+    """Other elements [m, n], lying as these [m, n] or [n, m] do in a parameter of their own; as they lie themselves,
+    where these are of a part of it."""
     like = elements - elements.min() + others.min()
     return like if np.array_equal(np.sort(like.reshape(-1)), np.sort(others.reshape(-1))) else others
 
