@@ -325,6 +325,10 @@ class WideAnnotated(HandNorm):
         return None if ignore is None else torch.where(ignore[:, None, None, :], -1e9, 0.0)
 
 
+class Annotated(WideAnnotated):
+    D, H, HIDDEN = 24, 3, 40
+
+
 class HandNormDetached(HandNormUnbiased):
     """Its norms have a formula of their own, and no gradient goes through them."""
 

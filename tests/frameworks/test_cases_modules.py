@@ -815,7 +815,7 @@ def test_what_is_due_is_said(conform: Callable, tmp_path: Path, file: str, name:
         ("cases_blocks.py:ScaleTurnedOver", "post-gelu", "(scale-multiplied"),
         ("cases_blocks.py:SoftmaxOverNrHeads", "post-relu", "(softmax-over-heads"),
         ("cases_strangers.py:MergedByReshapeOfEachHeadsThree", "pre-gelu", "(heads-by-reshape-at-merge"),
-        ("cases_steps.py:WideAnnotated", "pre-gelu", "(norm-unbiased-eps-outside-root)"),
+        ("cases_steps.py:Annotated", "pre-gelu", "(norm-unbiased-eps-outside-root)"),
         ("cases_blocks.py:OneSumAndAnotherEpsilon", "post-relu", "comes near with residual2-missing"),
         ("cases_blocks.py:OneSumAndAnotherEpsilon", "post-relu", "stands alone (residual2-missing)"),
     ],
