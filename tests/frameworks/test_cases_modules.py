@@ -647,6 +647,7 @@ DUE: dict[str, dict[str, Due]] = {
         "lies_on_a_mesh": Due(0, ("This is a correct post-norm",), ("✗",)),
         "raises_behind_its_norm": refused("no mesh is set", "cases_jax.py:"),
         "OfTenPositions": Due(0, ("This is a correct pre-norm", "up to 10 positions"), ("✗",)),
+        "PutsItsHeadsTogetherByHstack": Due(0, ("This is a correct pre-norm",), ("without a transpose",)),
     },
     "cases_keras": {
         "of_a_graph_of_one_length": Due(0, ("This is a correct post-norm", "keras.Input((32, 64))"), ("✗",)),

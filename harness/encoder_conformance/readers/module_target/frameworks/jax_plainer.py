@@ -1,7 +1,8 @@
 """Takes out of a program of JAX, before it is exported, what JAX alone has: steps that say where an array lies, keys of
 random numbers, products of whole numbers with others, as of positions with frequencies in
 `einsum("i,j->ij", positions, frequencies)`, products of element with element, as in
-`einsum("bhsd,bsd->bhsd", heads, cosines)`, and of some elements in their place, as in `x.at[..., 0].multiply(-1)`."""
+`einsum("bhsd,bsd->bhsd", heads, cosines)`, and of some elements in their place, as in `x.at[..., 0].multiply(-1)`, and
+axes that are turned by what gives another shape, as in `hstack(heads)` of one array."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -18,6 +19,7 @@ from encoder_conformance.readers.module_target.frameworks.jax_programs import (
 )
 
 _PRODUCT = "dot_general"
+_SHAPE = "reshape"
 _TIMES_SOME = "scatter-mul", "scatter_mul"
 _SAYING_WHERE = ("reshard", "mesh_cast", "sharding_constraint", "optimization_barrier", "pvary")
 """Steps that give what they take."""
@@ -44,7 +46,9 @@ def may_be_plainer(program: Any) -> bool:
     """Whether a step of the traced program, or of what it calls, is one of these."""
     odd = (*_SAYING_WHERE, *_OF_KEYS, *_TIMES_SOME)
     steps = (step for step, _ in steps_inside(program))
-    return any(_is_mixed(step) or _is_by_element(step) or step.primitive.name in odd for step in steps)
+    return any(
+        _is_mixed(step) or _is_by_element(step) or _turns_axes(step) or step.primitive.name in odd for step in steps
+    )
 
 
 def plainer(program: Any, constants: Sequence[Any], given: jax.ShapeDtypeStruct) -> Any:
@@ -63,6 +67,11 @@ def _is_by_element(step: Any) -> bool:
         return False
     (summed, _), (shared, _) = step.params["dimension_numbers"]
     return not summed and bool(shared)
+
+
+def _turns_axes(step: Any) -> bool:
+    """Whether it gives another shape to what it turns first, of which an exporter may leave out the turn."""
+    return step.primitive.name == _SHAPE and step.params["dimensions"] is not None
 
 
 def _by_element(step: Any, one: Any, other: Any) -> jax.Array:
@@ -113,6 +122,8 @@ def _answers(step: Any, given: list[Any]) -> list[Any]:
         plain = [jax.lax.convert_element_type(each, step.outvars[0].aval.dtype) for each in plain]
     if name in _TIMES_SOME and all(isinstance(each, _Known) for each in given[1:]):
         return [plain[0] * _factors(step, *plain)]
+    if _turns_axes(step):
+        return [jnp.transpose(plain[0], step.params["dimensions"]).reshape(step.params["new_sizes"])]
     if _is_by_element(step):
         return [_by_element(step, *plain).astype(step.outvars[0].aval.dtype)]
     return answers_of(step, plain)
