@@ -421,3 +421,29 @@ class PutsItsHeadsTogetherByHstack(_EquinoxLayer):
         context = jnp.hstack(jax.nn.softmax(q @ k.mT / (D // H) ** 0.5, -1) @ v)
         x = x + jax.vmap(attention.output_proj)(context)
         return x + jax.vmap(self.down)(jax.nn.relu(jax.vmap(self.up)(jax.vmap(self.norm2)(x))))
+
+
+class NormsItsElevenPositions(_EquinoxLayer):
+    """It takes one item, of as many positions as its norm has rows, and needs a mask beside it."""
+
+    def __init__(self) -> None:
+        super().__init__(jax.random.key(0))
+        self.norm1 = eqx.nn.LayerNorm((11, D))
+
+    def __call__(self, x: jax.Array, mask: jax.Array) -> jax.Array:
+        x = self.norm1(x + self.attention(x, x, x, mask=jnp.broadcast_to(mask > 0, (len(x), len(x)))))
+        return jax.vmap(self.norm2)(x + jax.vmap(self.down)(jax.nn.relu(jax.vmap(self.up)(x))))
+
+
+class NarrowGelu(nnx.Module):
+    """It computes in bfloat16, and so do the numbers of its activation."""
+
+    def __init__(self) -> None:
+        narrow: dict[str, Any] = {"dtype": jnp.bfloat16, "rngs": nnx.Rngs(0)}
+        self.norm1, self.norm2 = nnx.LayerNorm(D, **narrow), nnx.LayerNorm(D, **narrow)
+        self.attention = nnx.MultiHeadAttention(H, D, decode=False, **narrow)
+        self.up, self.down = nnx.Linear(D, HIDDEN, **narrow), nnx.Linear(HIDDEN, D, **narrow)
+
+    def __call__(self, x: jax.Array) -> jax.Array:
+        x = x + self.attention(self.norm1(x))
+        return x + self.down(jax.nn.gelu(self.up(self.norm2(x))))

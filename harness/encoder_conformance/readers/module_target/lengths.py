@@ -15,7 +15,9 @@ LENGTHS = (
 )  # fmt: skip
 """Numbers of positions that are tried where 5 are refused; the last are the patches of usual images, and a token."""
 LONGEST_TRIED = 65
-_OF_LENGTH = ("resolution", "size", "len", "seq", "patches", "tokens", "positions", "context")
+_SHAPE = "shape"
+"""That of what a norm or a mask is of: its rows may be as many as there are positions."""
+_OF_LENGTH = ("resolution", "size", "len", "seq", "patches", "tokens", "positions", "context", _SHAPE)
 """Words in the names of attributes that say how many positions it takes."""
 _LONGEST_SAID, _MOST_SAID = 1024, 12
 
@@ -29,7 +31,8 @@ def lengths_said(parts: Iterable[object]) -> tuple[int, ...]:
             continue
         sides = value if isinstance(value, tuple | list) else (value, 1)
         if len(sides) == 2 and all(isinstance(each, int) and not isinstance(each, bool) for each in sides):
-            found |= dict.fromkeys((sides[0] * sides[1], sides[0] ** 2))
+            rows = (sides[0],) if name.endswith(_SHAPE) else ()
+            found |= dict.fromkeys((*rows, sides[0] * sides[1], sides[0] ** 2))
     return tuple(each for each in found if 1 < each <= _LONGEST_SAID)[:_MOST_SAID]
 
 

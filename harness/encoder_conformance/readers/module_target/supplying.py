@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
-from itertools import islice, product
+from itertools import chain, islice, product
 
 import numpy as np
 
@@ -105,11 +105,14 @@ def arranged(module: LiveModule) -> tuple[LiveModule, Array] | None:
         module = module.arranged(keyed) or module
     if module.arranged(module.signature.arrangement) is None:
         return None
-    lengths = dict.fromkeys((*lengths_said(module.objects()), *LENGTHS))
+    said = lengths_said(module.objects())
+    lengths = dict.fromkeys((*said, *LENGTHS))
     needed, refused = _optional_needed(module, widths), RefusedWays(module)
     known = (*not_given(module.signature), *needed)
     for sequence, most in ((SEQUENCE, MOST), *((length, _MOST_LONG) for length in lengths)):
-        ways = islice(_ways_of(module, widths, needed), most)
+        ways = chain(
+            islice(_ways_of(module, widths, needed), most), _of_items(module, widths, needed, sequence in said)
+        )
         if (taken := _first_taken(module, ways, [(BATCH, sequence, width) for width in widths], refused)) is not None:
             other, x = _features_normed(*taken)
             return _as_it_is_taken(other, x), x
@@ -260,6 +263,13 @@ def likeliest_problem(module: LiveModule) -> BadTarget | None:
 def _ways_of(module: LiveModule, widths: Iterable[int], needed: tuple[str, ...] = ()) -> Iterator[Arrangement]:
     items, keys = module.may_take_items, module.draws_of_keys
     return ways_to_call(module.signature, widths, needed, items=items, keys=keys, heads=heads_said(module))
+
+
+def _of_items(module: LiveModule, widths: Iterable[int], needed: tuple[str, ...], said: bool) -> Iterable[Arrangement]:
+    """The ways in which what is mapped over items takes one, where it says so many positions: those of a batch come
+    before, and are many where it needs a mask."""
+    ways = _ways_of(module, widths, needed) if said and module.may_take_items == "mapped" else ()
+    return islice((way for way in ways if way.form == "SD"), _MOST_LONG)
 
 
 def _opened(module: LiveModule, x: Array) -> LiveModule:

@@ -22,7 +22,7 @@ from encoder_conformance.readers.module_target.frameworks.jax_programs import an
 from encoder_conformance.readers.onnx_file.graph.execution import ModelRunner
 from encoder_conformance.spec.axes import Array, P
 
-LIBRARIES = ("jax", "flax", "equinox", "keras", "einops", "jaxtyping")
+LIBRARIES = ("jax", "flax", "equinox", "haiku", "keras", "einops", "jaxtyping")
 """Packages whose lines are not the user's."""
 _FEWEST = 3
 """Numbers of a value that is known by them, as one of each item of a batch."""

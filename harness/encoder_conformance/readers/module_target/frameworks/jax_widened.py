@@ -6,6 +6,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from encoder_conformance.readers.module_target.frameworks.jax_programs import (
     answers_of,
@@ -15,6 +16,8 @@ from encoder_conformance.readers.module_target.frameworks.jax_programs import (
 )
 
 _NARROW = frozenset(map(jnp.dtype, (jnp.bfloat16, jnp.float16)))
+_OF_FORMULAS = (np.sqrt(2 / np.pi), 0.044715, np.sqrt(0.5), 1.702, *(10.0**-digits for digits in range(3, 13)))
+"""Numbers that a program holds rounded to a narrow format: of activations, and epsilons."""
 
 
 def widened(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -47,7 +50,7 @@ class _Wide:
 
     def evaluated(self, program: Any, constants: Sequence[Any], given: Sequence[Any]) -> list[Any]:
         """The results of a program for what it is given."""
-        return followed(program, [*map(self._cast, (*constants, *given))], self._cast, self._answers)
+        return followed(program, [*map(self._cast, (*constants, *given))], self._number, self._answers)
 
     def _answers(self, step: Any, given: list[Any]) -> list[Any]:
         if (called := called_program(step)) is not None:
@@ -58,6 +61,13 @@ class _Wide:
 
     def _cast(self, value: Any) -> Any:
         return jnp.asarray(value, self._format) if getattr(value, "dtype", None) in _NARROW else value
+
+    def _number(self, value: Any) -> Any:
+        """A number that stands in the program: of a formula that which was rounded."""
+        if getattr(value, "dtype", None) not in _NARROW or np.ndim(value):
+            return self._cast(value)
+        rounded = (each for each in _OF_FORMULAS if np.asarray(each, value.dtype) == value)
+        return jnp.asarray(next(rounded, value), self._format)
 
     def _wide(self, parameter: Any) -> Any:
         """A parameter of a step: a narrow format is the wide one."""
