@@ -247,3 +247,36 @@ def of_a_graph_of_one_length(inputs: Any) -> Any:
     x = keras.layers.LayerNormalization(epsilon=1e-5)(inputs + keras.layers.Dense(64)(context))
     network = keras.layers.Dense(64)(keras.layers.Dense(96, activation="relu")(x))
     return keras.layers.LayerNormalization(epsilon=1e-5)(x + network)
+
+
+class _OfTwoEpsilons(_OfMapsAlone):
+    def __init__(self, sizes: tuple[int, int]) -> None:
+        super().__init__(sizes)
+        self.norm2 = keras.layers.LayerNormalization(epsilon=1e-3)
+
+
+def of_two_epsilons() -> keras.Model:
+    return _OfTwoEpsilons((24, 16))
+
+
+class _MapsEachPosition(_OfMapsAlone):
+    """Its feed-forward network maps one position after another, as what was written for recurrent networks does."""
+
+    def __init__(self, sizes: tuple[int, int]) -> None:
+        super().__init__(sizes)
+        self.up, self.down = keras.layers.TimeDistributed(self.up), keras.layers.TimeDistributed(self.down)
+
+
+def maps_each_position() -> keras.Model:
+    return _MapsEachPosition((24, 16))
+
+
+class NamesItsPartsByPaths(keras.layers.Layer):
+    """As Keras 2 let a layer, whatever it is given."""
+
+    def build(self, shape: Any) -> None:
+        self.up = keras.layers.Dense(24, name=f"{self.name}/up")
+        self.down = keras.layers.Dense(shape[-1], name=f"{self.name}/down")
+
+    def call(self, x: Any) -> Any:
+        return x + self.down(self.up(x))

@@ -673,6 +673,11 @@ DUE: dict[str, dict[str, Due]] = {
         "of_maps_alone": Due(0, ("This is a correct post-norm",), ("cannot be built",)),
         "of_angles": Due(0, ("This is a correct post-norm", "rope θ 10000 halves"), ("cannot be built",)),
         "raises_behind_its_maps": refused("ValueError: no rate", "cases_keras.py:"),
+        "of_two_epsilons": refused("the two norms differ", "At: cases_keras.py:"),
+        "maps_each_position": Due(0, ("This is a correct post-norm",), ("side by side",)),
+        "NamesItsPartsByPaths": Due(
+            2, ("cannot contain character `/`", "whatever it is given"), ("name a function that builds it",)
+        ),
         "NeverTrained": Due(1, ("in training it drops nothing, and it has",), ("At: ",)),
     },
     "cases_branches": {

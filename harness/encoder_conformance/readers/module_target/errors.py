@@ -34,6 +34,9 @@ class BadTarget(Exception):
 
 MEND = "that line names what is not there: mend it, or have the version of the library that it was written for"
 """What to do about such an error, whatever a module is given."""
+MEND_WHATEVER = (
+    "that is raised whatever it is given: mend that line, or have the version of the library that it was written for"
+)
 
 
 def names_nothing(error: Exception, *own: type) -> bool:
@@ -62,6 +65,12 @@ def places_of(error: BaseException) -> tuple[LineReached, ...]:
         for each in frames
         if not _is_in(each, _OURS) and not _is_in(each, _OTHERS)
     )
+
+
+def raised_by_a_library(error: BaseException) -> bool:
+    """Whether what is installed raises it, and no line of the user's."""
+    frames = traceback.extract_tb(error.__traceback__)
+    return bool(frames) and _is_in(frames[-1], _OTHERS)
 
 
 def error_line(error: BaseException) -> str:

@@ -27,6 +27,7 @@ from encoder_conformance.readers.module_target.frameworks.keras_draws import THE
 from encoder_conformance.readers.module_target.frameworks.keras_inputs import WithEveryInput, opened
 from encoder_conformance.readers.module_target.frameworks.keras_names import attributes_of, never_built
 from encoder_conformance.readers.module_target.frameworks.keras_policy import eagerly, in_policy
+from encoder_conformance.readers.module_target.frameworks.keras_positions import all_positions_at_once
 from encoder_conformance.readers.module_target.frameworks.keras_whole import WholeKeras, is_functional
 from encoder_conformance.readers.module_target.live import Feeds, HeldModule, LiveModule, Seen, Signature, joined
 from encoder_conformance.readers.module_target.parts import Tree, calls, walk
@@ -212,7 +213,8 @@ class KerasModule(HeldModule):
         return {} if compiled is None else {f"{' and '.join(self.wrappers)}, and its own code,": compiled}
 
     def export(self, x_shape: tuple[int, ...]) -> onnx.ModelProto:
-        return self._backend.export(lambda x: self._output(self._tensors(), {"x": x}), x_shape)
+        with all_positions_at_once():
+            return self._backend.export(lambda x: self._output(self._tensors(), {"x": x}), x_shape)
 
     def beyond(self, x: Array, layout: Layout) -> Mapping[Feature, str]:
         values = self._tensors()
@@ -220,7 +222,12 @@ class KerasModule(HeldModule):
 
     def sought_lines(self, model: onnx.ModelProto, x_shape: tuple[int, ...]) -> SoughtLines | None:
         values = self._tensors()
-        return self._backend.lines(lambda x: self._output(values, {"x": x}), model, x_shape)
+
+        def as_exported(x: Any) -> Any:
+            with all_positions_at_once():
+                return self._output(values, {"x": x})
+
+        return self._backend.lines(as_exported, model, x_shape)
 
     def objects(self) -> Iterator[object]:
         return (part for _, part in walk(FRAMEWORK.tree, self.layer))

@@ -1,8 +1,9 @@
 """Has a layer of Keras make its weights, called as it takes."""
 
 import inspect
+import re
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from itertools import chain, islice, product
@@ -14,7 +15,14 @@ from encoder_conformance.readers.module_target.argument_names import feed_forwar
 from encoder_conformance.readers.module_target.arranging import Arrangement
 from encoder_conformance.readers.module_target.bundles import ReadOf, unpacked
 from encoder_conformance.readers.module_target.calling import signature_of
-from encoder_conformance.readers.module_target.errors import MEND, BadTarget, last_frames, names_nothing
+from encoder_conformance.readers.module_target.errors import (
+    MEND,
+    MEND_WHATEVER,
+    BadTarget,
+    last_frames,
+    names_nothing,
+    raised_by_a_library,
+)
 from encoder_conformance.readers.module_target.forms_of_x import Arrays, Shape
 from encoder_conformance.readers.module_target.furthest import Reached, watched
 from encoder_conformance.readers.module_target.lacking import missed_in
@@ -38,6 +46,8 @@ _ROUNDS, _MOST_CALLS = 2, 150
 """Times that it is tried, each time with more arguments, and the calls at each."""
 _MOST_LENGTHS, _MOST_LONG, _MOST_SAID = 12, 2, 6
 """Numbers of positions that are tried where 5 are refused, widths at each, and ways to call it at one that it says."""
+_ADDRESS = re.compile(r"\b0x[0-9a-f]+")
+"""Where an object lies, as its name has it."""
 _MOST_COMPARED = 12
 """Errors of which the one is told that comes after most."""
 _Failed = tuple[ExecutionError, Arrangement, Shape]
@@ -46,6 +56,10 @@ _Failed = tuple[ExecutionError, Arrangement, Shape]
 
 class _NamesNothing(ExecutionError):
     """A line of the layer names what is not there."""
+
+
+class _RefusedByALibrary(ExecutionError):
+    """What a line of the layer calls raises."""
 
 
 def call_of(layer: Any) -> Signature:
@@ -76,7 +90,15 @@ def build(layer: Any, told: ToldOf = no_words) -> Arrangement:
     said = furthest or "it gives another width than it takes"
     refused = f"it cannot be built with x [{BATCH}, {SEQUENCE}, d_model]: {said}"
     hint = to_be_said(signature, "name a function that builds it", *missed)
+    hint = MEND_WHATEVER if _is_whatever_it_is_given(failed) else hint
     raise BadTarget(refused, MEND if isinstance(furthest, _NamesNothing) else hint)
+
+
+def _is_whatever_it_is_given(failed: Sequence[_Failed]) -> bool:
+    """Whether a library raises one and the same for each width and way."""
+    said = {_ADDRESS.sub("", str(problem)) for problem, *_ in failed}
+    widths = {shape[-1] for *_, shape in failed}
+    return len(said) == 1 < len(widths) and all(isinstance(problem, _RefusedByALibrary) for problem, *_ in failed)
 
 
 def _furthest(layer: Any, signature: Signature, failed: Iterable[_Failed]) -> ExecutionError:
@@ -129,7 +151,8 @@ def _problem_with(layer: Any, signature: Signature, shape: Shape) -> ExecutionEr
     except OtherShape as error:
         return OtherShape(str(error), error.shapes)  # without its frames, which hold a copy of the layer
     except Exception as error:  # whatever a layer does with a width that is not its own
-        kind = _NamesNothing if names_nothing(error, keras.layers.Layer) else ExecutionError
+        kind = _RefusedByALibrary if raised_by_a_library(error) else ExecutionError
+        kind = _NamesNothing if names_nothing(error, keras.layers.Layer) else kind
         return kind(last_frames(own_error(error)))
     return None
 

@@ -18,6 +18,8 @@ from encoder_conformance.readers.onnx_file.graph.operators import IDENTITIES, MO
 
 _LIBRARIES = ("keras", "tensorflow", "einops")
 """Packages whose lines are not the user's."""
+_HANDED_ON = "Identity"
+"""What TensorFlow puts behind what a function gives: no line of the user's."""
 _MADE_BY = ("tensorflow", "tensorflow-cpu", "tf2onnx", "onnx", "numpy")
 
 
@@ -104,7 +106,10 @@ class LinesByName:
             if node is None or node.op_type not in MOVES | IDENTITIES:
                 return ""
             name = node.input[0]
-        return code_in(self._steps[name].traceback, _LIBRARIES)
+        step = self._steps[name]
+        while not (line := code_in(step.traceback, _LIBRARIES)) and step.type == _HANDED_ON:
+            step = step.inputs[0].op
+        return line
 
     @cached_property
     def _steps(self) -> dict[str, Any]:
