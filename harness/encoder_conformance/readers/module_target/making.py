@@ -5,6 +5,7 @@ import ast
 import inspect
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import is_dataclass
 from functools import partial
 from itertools import takewhile
 from types import UnionType
@@ -34,7 +35,8 @@ _PARTS = (
 def value_of(text: str, names: Mapping[str, Any] | None = None) -> Any:
     """The value of an argument: a Python literal, an expression of `names` as in `cfg=Config(dim=64)`, or a word.
 
-    A name alone is a word. Raises BadTarget for a call of what is not among the names.
+    A name alone is a word, but for that of a configuration that the file holds. Raises BadTarget for a call of what is
+    not among the names.
     """
     try:
         return ast.literal_eval(text)
@@ -44,6 +46,8 @@ def value_of(text: str, names: Mapping[str, Any] | None = None) -> Any:
         expression = ast.parse(text, mode="eval").body
     except SyntaxError:
         return text
+    if isinstance(expression, ast.Name) and _is_configuration(held := (names or {}).get(text)):
+        return held
     if names is None or not isinstance(expression, (ast.Call, ast.Attribute)):
         return text
     if _root(expression) not in names:
@@ -52,6 +56,10 @@ def value_of(text: str, names: Mapping[str, Any] | None = None) -> Any:
         hint = "an argument uses the names that the target's file defines or imports"
         raise BadTarget(f"{text}: the file of the target has no {_root(expression)!r}", hint)
     return without_input(lambda: eval(text, dict(names)))
+
+
+def _is_configuration(held: object) -> bool:
+    return isinstance(held, Mapping) or (is_dataclass(held) and not inspect.isclass(held))
 
 
 def _root(expression: ast.expr) -> str:
