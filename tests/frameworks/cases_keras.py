@@ -4,6 +4,7 @@ from typing import Any
 
 import bare_keras as bare
 import keras
+import tensorflow as tf
 from keras import ops
 
 
@@ -280,3 +281,25 @@ class NamesItsPartsByPaths(keras.layers.Layer):
 
     def call(self, x: Any) -> Any:
         return x + self.down(self.up(x))
+
+
+class _NormOfVariables(keras.layers.Layer):
+    """Its gain and shift are variables of TensorFlow, which Keras 2 took for weights."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.gain, self.shift = tf.Variable(tf.ones([16])), tf.Variable(tf.zeros([16]))
+
+    def call(self, x: Any) -> Any:
+        mean, variance = ops.moments(x, -1, keepdims=True)
+        return self.gain * (x - mean) / ops.sqrt(variance + 1e-5) + self.shift
+
+
+class _NormsByVariables(_OfMapsAlone):
+    def __init__(self, sizes: tuple[int, int]) -> None:
+        super().__init__(sizes)
+        self.norm1, self.norm2 = _NormOfVariables(), _NormOfVariables()
+
+
+def norms_by_variables() -> keras.Model:
+    return _NormsByVariables((24, 16))

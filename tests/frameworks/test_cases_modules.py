@@ -673,6 +673,9 @@ DUE: dict[str, dict[str, Due]] = {
         "of_maps_alone": Due(0, ("This is a correct post-norm",), ("cannot be built",)),
         "of_angles": Due(0, ("This is a correct post-norm", "rope θ 10000 halves"), ("cannot be built",)),
         "raises_behind_its_maps": refused("ValueError: no rate", "cases_keras.py:"),
+        "norms_by_variables": Due(
+            1, ("weights that it does not register: norm1.gain, norm1.shift, norm2.gain, norm2.shift", "add_weight"), ()
+        ),
         "of_two_epsilons": refused("the two norms differ", "At: cases_keras.py:"),
         "maps_each_position": Due(0, ("This is a correct post-norm",), ("side by side",)),
         "NamesItsPartsByPaths": Due(

@@ -162,11 +162,18 @@ def _of_kept(described: ModuleDescription) -> Iterator[Finding]:
     yield Finding(severity=severity, kind="state-changed-by-calls", message=message, hint=hint, about=about)
 
 
+_REGISTERED_BY_PYTORCH = (
+    "no optimiser trains them and no state_dict has them: keep modules in nn.ModuleList or nn.ModuleDict"
+)
+_REGISTERED = {"Keras": "fit does not train them and save_weights leaves them out: make them by add_weight"}
+"""Framework → what its modules register."""
+
+
 def _of_registration(described: ModuleDescription, part: bool) -> Iterator[Finding]:
     if described.unregistered:
         names = ", ".join(described.unregistered)
         message = f"it computes with weights that it does not register: {names}"
-        hint = "no optimiser trains them and no state_dict has them: keep modules in nn.ModuleList or nn.ModuleDict"
+        hint = _REGISTERED.get(described.framework, _REGISTERED_BY_PYTORCH)
         severity: Severity = "warning" if part else "error"
         about = {"names": described.unregistered}
         yield Finding(severity=severity, kind="weights-not-registered", message=message, hint=hint, about=about)

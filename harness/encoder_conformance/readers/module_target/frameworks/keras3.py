@@ -25,11 +25,19 @@ from encoder_conformance.readers.module_target.frameworks.backends import BACKEN
 from encoder_conformance.readers.module_target.frameworks.keras_built import ARRAYS, build, call_of
 from encoder_conformance.readers.module_target.frameworks.keras_draws import THEIRS, drawn_at
 from encoder_conformance.readers.module_target.frameworks.keras_inputs import WithEveryInput, opened
-from encoder_conformance.readers.module_target.frameworks.keras_names import attributes_of, never_built
+from encoder_conformance.readers.module_target.frameworks.keras_names import attributes_of, never_built, not_held
 from encoder_conformance.readers.module_target.frameworks.keras_policy import eagerly, in_policy
 from encoder_conformance.readers.module_target.frameworks.keras_positions import all_positions_at_once
 from encoder_conformance.readers.module_target.frameworks.keras_whole import WholeKeras, is_functional
-from encoder_conformance.readers.module_target.live import Feeds, HeldModule, LiveModule, Seen, Signature, joined
+from encoder_conformance.readers.module_target.live import (
+    Feeds,
+    HeldModule,
+    LiveModule,
+    Loose,
+    Seen,
+    Signature,
+    joined,
+)
 from encoder_conformance.readers.module_target.parts import Tree, calls, walk
 from encoder_conformance.readers.module_target.remembering import State, kept_by_function
 from encoder_conformance.readers.module_target.returned import leaves, like_x
@@ -137,6 +145,10 @@ class KerasModule(HeldModule):
                     seen[path, side, index] = np.asarray(keras.ops.convert_to_numpy(each))
 
         return seen, calls(FRAMEWORK.tree, self.layer, keep, lambda: self.call(feeds))
+
+    def take_in(self, feeds: Feeds) -> Loose:
+        """They are named alone: what Keras does not hold is no weight of a copy."""
+        return Loose(not_held(self.layer, lambda: self.call(feeds)))
 
     def drawn_at(self, feeds: Feeds) -> str:
         return drawn_at(FRAMEWORK.tree, self.layer, lambda: self.call(feeds))

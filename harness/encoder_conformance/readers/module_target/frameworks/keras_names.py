@@ -1,9 +1,13 @@
 """The attributes of a Keras layer in which its weights lie: its parts' own names are often a class and a number."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import keras
+import numpy as np
+
+from encoder_conformance.readers.module_target.differing import differ
+from encoder_conformance.spec.axes import Array
 
 _OF_KERAS = ("_layers", "_operations", "_functional", "_input_layers", "_output_layers")
 """Attributes in which Keras keeps the parts of any layer again, without a name."""
@@ -16,6 +20,31 @@ def attributes_of(layer: Any) -> dict[int, str]:
         for weight in part.weights:
             found.setdefault(id(weight), f"{path}.{weight.name}")
     return found
+
+
+def not_held(layer: Any, output: Callable[[], Array]) -> tuple[str, ...]:
+    """The paths of variables that its output depends on, and that Keras does not hold as weights: those of TensorFlow
+    in attributes, which Keras 2 took for weights."""
+    parts = [("", layer), *((f"{path}.", part) for path, part in _parts(layer, "", {id(layer)}))]
+    found = ((f"{path}{name}", value) for path, part in parts for name, value in vars(part).items())
+    foreign = [(path, value) for path, value in found if _is_foreign_weight(value)]
+    right = output() if foreign else None
+    return tuple(path for path, value in foreign if right is not None and _is_read(value, output, right))
+
+
+def _is_foreign_weight(value: Any) -> bool:
+    is_variable = hasattr(value, "assign") and not isinstance(value, (keras.Variable, keras.layers.Layer))
+    return is_variable and bool(getattr(value, "trainable", False)) and "float" in str(getattr(value, "dtype", ""))
+
+
+def _is_read(variable: Any, output: Callable[[], Array], right: Array) -> bool:
+    """Whether an output that was `right` depends on it. It is afterwards as it was."""
+    before = np.array(keras.ops.convert_to_numpy(variable))
+    variable.assign(np.sin(np.arange(before.size)).reshape(before.shape))
+    try:
+        return differ(output(), right)
+    finally:
+        variable.assign(before)
 
 
 def never_built(layer: Any) -> tuple[str, ...]:
