@@ -390,3 +390,17 @@ class _NormAndVectors(nn.Module):
 class GainsOfGains(Plain):
     def norm(self) -> nn.Module:
         return _NormAndVectors(self.D)
+
+
+class NotTurnedBack(PlainPost):
+    """One map gives query, key and value of each head in turn, and its norms have no parameters."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm1, self.norm2 = (nn.LayerNorm(self.D, elementwise_affine=False) for _ in range(2))
+        self.qkv = nn.Linear(self.D, 3 * self.D)
+        del self.q, self.k, self.v
+
+    def attend(self, x: Tensor, ignore: Tensor | None) -> Tensor:
+        q, k, v = self.qkv(x).unflatten(-1, (self.H, -1)).transpose(1, 2).chunk(3, -1)
+        return self.o(self.core(q, k, v, ignore).reshape(x.shape))

@@ -166,6 +166,11 @@ class OfARectangle(Plain):
         return self.layer(x.view(len(x), height, width, -1).flatten(1, 2))
 
 
+class OfARectangleByItsSize(OfARectangle):
+    def forward(self, x: Tensor, size: tuple[int, int]) -> Tensor:  # type: ignore[override]
+        return super().forward(x, size)
+
+
 class IdsOfSeveral(Plain):
     """A board: whose turn it is, rights and squares, each an id [batch, positions], and no part that is a layer."""
 

@@ -115,6 +115,7 @@ DUE: dict[str, dict[str, Due]] = {
         "IdsOfSeveral": refused("it takes ids as turns, integers [batch, sequence]", "no part of it is a layer"),
         "OneTensorByManyNames": right("others.2.weight, others.3.weight and 2 more are one tensor"),
         "OfARectangle": right("x_size: the height and the width", masks=False),
+        "OfARectangleByItsSize": right("size: the height and the width", masks=False),
         "HandsItsMaskOn": Due(1, ("padding hides queries, not keys", f"At: cases_repositories.py:{HANDED_TO}"), ()),
         "FirstKeyWritten": beyond("as of a class token", "are overwritten with numbers", "cases_repositories.py:"),
         "LastHeadOff": refused(*SCALED, "head 2 0 in sum"),
@@ -840,6 +841,16 @@ def test_a_map_is_found_for_the_layer_that_is_stated_and_a_cause_named(
     assert said in printed, printed
     assert "Cause unknown" not in printed, printed
     assert "none matches" not in printed, printed
+
+
+def test_of_a_map_by_names_alone_no_parameter_is_said_to_be_lacking(conform: Callable, tmp_path: Path) -> None:
+    target = HERE / "cases_mistakes.py:NotTurnedBack"
+    ended = conform("check", target, "--layer", "post-relu", "--dtype", "float32", "--out", tmp_path / "out")
+    printed = " ".join(ended.stdout.split())
+    assert ended.status == 1, printed
+    assert "the map is by names and shapes alone" in printed, printed
+    assert "! no parameter was found for norm" in printed, printed
+    assert "it has no" not in printed, printed
 
 
 @pytest.mark.needs(*NEEDED["cases_jax"])

@@ -305,16 +305,17 @@ def _of_values(described: ModuleDescription) -> Iterator[Finding]:
 
 def _of_absent(described: ModuleDescription) -> Iterator[Finding]:
     severity: Severity
+    guessed = described.searched is not None and described.searched.deviation is None
     for name in described.absent:
         if name.endswith(_NEEDLESS):
             severity, note = "note", f" ({_SOFTMAX})"
         elif described.stated is not None:
-            severity, note = "error", f", and {described.stated.layer} has"
+            severity, note = "warning" if guessed else "error", f", and {described.stated.layer} has"
         else:
             severity, note = "warning", ""
         hint = f"it is taken for {int(name.endswith('gain'))}"
         about = {"names": [name]}
-        message = f"it has no {name}{note}"
+        message = f"no parameter was found for {name}{note}" if guessed else f"it has no {name}{note}"
         yield Finding(severity=severity, kind="parameter-absent", message=message, hint=hint, about=about)
 
 

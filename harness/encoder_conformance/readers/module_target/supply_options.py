@@ -15,7 +15,7 @@ from encoder_conformance.readers.module_target.supplies import (
     Supply,
 )
 
-_WHOLE = "encoding", "encodings"
+_WHOLE = "encoding", "encodings", "size"
 """Words that are the whole name, too: encoding_outputs are another sequence."""
 SPOKEN: Mapping[str, tuple[str, ...]] = {
     "cumulative": ("cu_seq", "cu_len", "cumulative", "cumsum", "offsets", "indptr"),
@@ -24,7 +24,7 @@ SPOKEN: Mapping[str, tuple[str, ...]] = {
     "height": ("height", "h"),
     "width": ("width", "w"),
     "height and width": (
-        *("x_size", "hw", "resolution", "input_size", "img_size", "image_size", "spatial_size"),
+        *("size", "x_size", "hw", "resolution", "input_size", "img_size", "image_size", "spatial_size"),
         *("feat_size", "feature_size", "spatial_shape", "grid_size"),
     ),
     "cosines": ("cos",),
