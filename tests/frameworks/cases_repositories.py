@@ -1,5 +1,7 @@
 """Layers as public repositories have them: of speech, of images by diffusion, of homework."""
 
+from typing import Any
+
 import torch
 from cases_attention import Rope
 from cases_plain import Plain, PlainPost
@@ -66,6 +68,14 @@ class AttendsToContext(PlainPost):
         q, k, v = self.split(self.q(x)), self.split(self.k(context)), self.split(self.v(context))
         x = self.norm1(x + self.o(self.core(q, k, v, None).transpose(1, 2).flatten(2)))
         return self.norm2(x + self.ffn(x))
+
+
+class AttendsByShapes(AttendsToContext):
+    """The other sequence has a default, and so have the sides of the maps that it is of: it does without neither."""
+
+    def forward(self, x: Tensor, encoder_hidden_states: Tensor | None = None, shapes: Any = None) -> Tensor:
+        assert encoder_hidden_states.shape[1] == sum(height * width for height, width in shapes)
+        return super().forward(x, encoder_hidden_states)
 
 
 class KeepsRowsByAMask(PlainPost):

@@ -7,7 +7,7 @@ from itertools import product
 import numpy as np
 
 from encoder_conformance.readers.module_target.calling import may_be_mask
-from encoder_conformance.readers.module_target.errors import BadTarget
+from encoder_conformance.readers.module_target.errors import OF_ENCODERS, BadTarget
 from encoder_conformance.readers.module_target.live import LiveModule
 from encoder_conformance.readers.module_target.probing import drawn, is_one_number
 from encoder_conformance.readers.module_target.returned import OtherShape
@@ -20,7 +20,6 @@ from encoder_conformance.spec.axes import Array
 _ZEROS, _NONE = Supply("zeros"), Supply("none")
 _PERHAPS_ADDED = ("x", "count", "size", "condition")
 """Kinds of what an argument is given by its name, that may be positions which are added."""
-_OF_ENCODERS = "the layers of encoders are judged, which take one sequence"
 _OPEN = tuple(each for each in MASKS if each.axes in ("BS", "B1S", "BSS", "B11S", "B1SS"))
 _MOST = 4
 """Arguments of which each is tried as each of these."""
@@ -38,7 +37,7 @@ def refuse_second(module: LiveModule, widths: Iterable[int]) -> None:
     if any(_takes_numbers(module, second, width) for width in widths):
         return
     problem = f"it is a layer of a decoder: {of} needs {second} beside {known.x}, which it attends to{line}"
-    raise BadTarget(problem, _OF_ENCODERS, "takes-several-inputs", arguments=[known.x, second])
+    raise BadTarget(problem, OF_ENCODERS, "takes-several-inputs", arguments=[known.x, second])
 
 
 def _takes_numbers(module: LiveModule, name: str, width: int) -> bool:
@@ -121,7 +120,7 @@ def _of_two(x_name: str, second: str) -> BadTarget:
     what = f"item {second} of" if second.isdigit() else f"{second} beside"
     problem = f"it is a layer of a decoder, or of two sequences: it needs {what} {x_name}, of a length of its own"
     problem = f"{problem}, and depends on it"
-    return BadTarget(problem, _OF_ENCODERS, "takes-several-inputs", arguments=[x_name, second])
+    return BadTarget(problem, OF_ENCODERS, "takes-several-inputs", arguments=[x_name, second])
 
 
 def _ways(names: list[str], width: int) -> Iterator[dict[str, Supply]]:

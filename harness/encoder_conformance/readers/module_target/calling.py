@@ -69,13 +69,18 @@ def signature_of(forward: Callable[..., Any], name: str, *, skipped: int = 0, ke
     told = {p.name: _EVALUATION[p.name] for p in flags if keys or p.name == TRAINING or p.default is p.empty}
     needed = [p.name for p in others if _has_no_default(p) and p.name not in told]
     random = [each for each in needed if keys and is_random(each)]
-    seconds = (each for each in needed if _SECOND.fullmatch(each) and each not in random)
+    seconds = (each for each in needed if is_another_sequence(each) and each not in random)
     second = next((Second(each, name, _line_of(forward)) for each in seconds), None)
     left = tuple(name for name in arrays if name not in masks)
     fixed = {**dict.fromkeys(needed), **told}
     names = tuple(p.name for p in others)
     x = _X[0] if first is None else first.name
     return Signature(x, masks, fixed, left, places, by_name, names, hands_on=hands_on, second=second)
+
+
+def is_another_sequence(name: str) -> bool:
+    """Whether an argument is by its name what a layer of a decoder attends to."""
+    return _SECOND.fullmatch(name) is not None
 
 
 def refuse_uncalled(module: object) -> None:

@@ -32,6 +32,8 @@ class BadTarget(Exception):
         return Problem(message=self.problem, hint=self.hint, kind=self.kind, about=self.about)
 
 
+OF_ENCODERS = "the layers of encoders are judged, which take one sequence"
+"""What is to be known of a layer of a decoder."""
 MEND = "that line names what is not there: mend it, or have the version of the library that it was written for"
 """What to do about such an error, whatever a module is given."""
 MEND_WHATEVER = (

@@ -9,7 +9,8 @@ from itertools import product
 import numpy as np
 
 from encoder_conformance.protocol.description import Port
-from encoder_conformance.readers.module_target.errors import BadTarget, needs_cuda
+from encoder_conformance.readers.module_target.calling import is_another_sequence
+from encoder_conformance.readers.module_target.errors import OF_ENCODERS, BadTarget, needs_cuda
 from encoder_conformance.readers.module_target.furthest import furthest
 from encoder_conformance.readers.module_target.live import LiveModule, Signature, joined, pieces
 from encoder_conformance.readers.module_target.missing import missed_by
@@ -91,6 +92,9 @@ def _taking_none(runner: LiveModule, said: str, missed: list[str], *, answers: b
     if runner.called_with:
         problem = f"it takes no x [{BATCH}, {SEQUENCE}, d_model]: its model calls it with {runner.called_with}"
         return BadTarget(problem, said, "takes-no-x")
+    if second := next(filter(is_another_sequence, missed), ""):
+        problem = f"it is a layer of a decoder: it needs {second} beside {signature.x}, which it attends to: {said}"
+        return BadTarget(problem, OF_ENCODERS, "takes-several-inputs", arguments=[signature.x, second])
     unmasked = next((name for name in signature.masks if is_about(name, said)), None)
     if lacking := next(iter(missed), unmasked):
         default = f"give {lacking} a default that allows every key" if lacking in signature.masks else ""
