@@ -324,6 +324,13 @@ class TurnsGiven(Rope):
         return turned(q), turned(k)
 
 
+class TurnsOfAPositionEmbedding(TurnsGiven):
+    """By a name that cosines and sines have; it does not do with its default."""
+
+    def forward(self, x: Tensor, position_embeddings: Tensor | None = None) -> Tensor:  # type: ignore[override]
+        return super().forward(x, position_embeddings.to(x.device))
+
+
 class LengthsInAList(Plain):
     """Of which it makes a tensor."""
 

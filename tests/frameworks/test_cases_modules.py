@@ -338,6 +338,7 @@ DUE: dict[str, dict[str, Due]] = {
         "CosinesAndSinesGiven": right(
             "position_embeddings: cosines and sines of theta 10000, float32 [batch, sequence, d_head]", "rope θ 10000"
         ),
+        "TurnsOfAPositionEmbedding": right("position_embeddings: turns of theta 10000", "interleaved", masks=False),
         "TurnsGiven": right("freqs_cis: turns of theta 10000", "rope θ 10000 interleaved", masks=False),
         "LengthsInAList": right("src_len: lengths, int64 [batch]", "with src_len and without"),
         "OfAGraph": right("adj: a mask that hides nothing, bool [batch, sequence, sequence]", "with adj (true ="),

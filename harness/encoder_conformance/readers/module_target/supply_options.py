@@ -142,10 +142,12 @@ def _angles(kind: str, sizes: list[int], *, packed: bool) -> list[Supply]:
         axes = _PACKED_AXES if kind == "turning" else _PACKED_PAIR_AXES
     whole = [Supply("turning", each, "float32", size, _TURNS[kind]) for size in sizes for each in axes]
     angles = [each for each in whole if each.number > 2 or not each.axes.endswith("e")]
-    if kind != "turning":
+    if kind not in ("turning", "pair"):
         return angles
     of_pairs = [each for each in angles if each.axes.endswith("e")]
     turns = [replace(each, dtype="complex64", what=TURNS) for each in of_pairs]
+    if kind == "pair":
+        return [*angles, *turns]
     stacked = [replace(each, axes=f"{each.axes}2", what=STACKED) for each in of_pairs]
     return [each for three in zip_longest(angles, turns, stacked) for each in three if each is not None]
 
