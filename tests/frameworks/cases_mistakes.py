@@ -404,3 +404,12 @@ class NotTurnedBack(PlainPost):
     def attend(self, x: Tensor, ignore: Tensor | None) -> Tensor:
         q, k, v = self.qkv(x).unflatten(-1, (self.H, -1)).transpose(1, 2).chunk(3, -1)
         return self.o(self.core(q, k, v, ignore).reshape(x.shape))
+
+
+class OutputBiasForgotten(Plain):
+    """The bias of the map of heads is held by itself, and added nowhere."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.o = nn.Linear(self.D, self.D, bias=False)
+        self.b_o = nn.Parameter(torch.ones(self.D))

@@ -505,6 +505,22 @@ class HeadByHeadFused(HeadByHead):
     kind = OfThreeAxes
 
 
+class OfTheNext(Head):
+    """A causal mask that is shifted by one."""
+
+    def forward(self, x: Tensor, ignore: Tensor | None) -> Tensor:
+        q, k, v = self.maps(x)
+        seen = torch.ones(x.shape[1], x.shape[1], dtype=torch.bool).tril(1)
+        return (q @ k.mT * k.shape[-1] ** -0.5).masked_fill(~seen, -torch.inf).softmax(-1) @ v
+
+
+class HeadByHeadOfTheNext(HeadByHead):
+    kind = OfTheNext
+
+    def forward(self, x: Tensor) -> Tensor:  # type: ignore[override]
+        return self.layer(x)
+
+
 class QueriesHeadByHead(Plain):
     """Each head of queries has a map, and all share one head of keys and values."""
 

@@ -445,6 +445,7 @@ DUE: dict[str, dict[str, Due]] = {
         "MaskOfAllHeads": right("attn_mask: a mask that hides nothing, bool [batch · heads, sequence, sequence]"),
     },
     "cases_strangers": {
+        "HeadByHeadOfTheNext": refused("by a pattern of its own", "1 after it", *STRANGERS),
         "NormsByLength": right("rms_norm ε 1e-24", "it has no norm1.gain"),
         "NormsWithoutEpsilon": refused("norm1 adds an epsilon of 0 (none is added)", "gives NaN"),
         "NormsGivenNoEpsilon": Due(
@@ -518,6 +519,9 @@ DUE: dict[str, dict[str, Due]] = {
         ),
     },
     "cases_mistakes": {
+        "OutputBiasForgotten": Due(
+            1, ("b_o is read nowhere, and sounds like attention.output.bias", "(attention-output-bias-missing,"), ()
+        ),
         "GainOfTheOtherBranch": Due(
             1, ("Cause: g1 is read for layer_scale2.gain too, and g2,", "At: cases_mistakes.py:"), ("unknown",)
         ),

@@ -12,6 +12,10 @@ from encoder_conformance.spec.layer import Layer
 from encoder_conformance.spec.parameters import without_prefix
 from encoder_conformance.spec.plan import OWN_BIAS
 
+_OUTPUT = "attention.output"
+_BIASES = {**OWN_BIAS, "attention.output_bias": _OUTPUT}
+"""The key of a linear map's bias → the map."""
+
 
 @dataclass(frozen=True)
 class SettledBiases:
@@ -25,7 +29,8 @@ class SettledBiases:
 
     def facts(self, read: tuple[Fact, ...]) -> tuple[Fact, ...]:
         """Those of the graph that hold of this layer."""
-        return tuple(fact for fact in read if OWN_BIAS.get(fact.key) in (None, *self.layer.lacks_bias))
+        lacked = (None, *self.layer.lacks_bias, *(() if self.layer.attention.output_bias else (_OUTPUT,)))
+        return tuple(fact for fact in read if _BIASES.get(fact.key) in lacked)
 
 
 def settled(map: ElementMap, read: Layer, absent: tuple[str, ...], stated: Layer | None) -> SettledBiases:
@@ -34,14 +39,19 @@ def settled(map: ElementMap, read: Layer, absent: tuple[str, ...], stated: Layer
     Else the layer that was read has none; but where the stated layer has one, the module lacks that. `absent`: what
     else the graph lacks.
     """
-    whole = read.lacking(())
+    whole = _with_output_bias(read.lacking(()))
     lost = tuple(name for name in shapes_of(whole) if name not in shapes_of(read))
     map, absent, unread = _reclaimed(map, whole, (*absent, *lost))
     found = {_linear(name) for name in lost if name not in absent}
     due = {linear for linear in read.lacks_bias if stated is not None and stated.has_bias(linear)}
     layer = read.lacking({*read.lacks_bias} - found - due)
+    layer = _with_output_bias(layer) if _OUTPUT in found else layer
     own = shapes_of(layer)
     return SettledBiases(layer, map, tuple(name for name in absent if name in own), unread)
+
+
+def _with_output_bias(layer: Layer) -> Layer:
+    return layer.model_copy(update={"attention": layer.attention.model_copy(update={"output_bias": True})})
 
 
 def _linear(name: str) -> str:

@@ -108,16 +108,19 @@ def _is_lost(weights: Array | None, others: Array | None) -> bool:
 
 
 def _visible(trace: SymbolicTrace, weights: Weights, run: FarRun, again: Callable[[], FarRun]) -> Bools | None:
-    """Which key some item's query sees, in each head [H, S, S]; None where the run does not show it. Raises
-    UnsupportedPattern where items see other keys, as windows of an image do, of which none is x's alone."""
+    """Which key some item's query sees, in each head [H, S, S], or in the first where heads are computed one by one;
+    None where the run does not show it. Raises UnsupportedPattern where items see other keys, as windows of an image
+    do, of which none is x's alone."""
     S, values = run.length, run.values
     if weights.of.fused_in:
         return _seen_in_node(weights, values, S)[None]
     view = trace.values[weights.name]
-    H = weights.shape[1]
+    if not isinstance(view, View) or weights.name not in values:
+        return None
+    H = weights.shape[1] if view.operation.shape == weights.shape else 1
     sizes = {"B": trace.B, "H": H, "Q": trace.S, "K": trace.S}
-    layout = layout_of(view.index, "BHQK", sizes) if isinstance(view, View) else None
-    if layout is None or weights.name not in values:
+    layout = layout_of(view.index, "BHQK", sizes)
+    if layout is None:
         return None
     long = {"B": len(run.x), "H": H, "Q": S, "K": S}
     if values[weights.name].size != prod(long.values()):  # a constant beside the scores made several items of one
