@@ -303,3 +303,19 @@ class _NormsByVariables(_OfMapsAlone):
 
 def norms_by_variables() -> keras.Model:
     return _NormsByVariables((24, 16))
+
+
+class HandsAFunctionOn(keras.layers.Layer):
+    """As its first argument, which Keras 2 took."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.own = _Calls(), keras.layers.Dense(16)
+
+    def call(self, x: Any) -> Any:
+        return x + self.first(x, lambda y: self.own(y))
+
+
+class _Calls(keras.layers.Layer):
+    def call(self, x: Any, function: Any) -> Any:
+        return function(x)

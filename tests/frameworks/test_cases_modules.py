@@ -687,6 +687,7 @@ DUE: dict[str, dict[str, Due]] = {
         ),
         "of_two_epsilons": refused("the two norms differ", "At: cases_keras.py:"),
         "maps_each_position": Due(0, ("This is a correct post-norm",), ("side by side",)),
+        "HandsAFunctionOn": Due(2, ("Only input tensors", "whatever it is given"), ("name a function that builds it",)),
         "NamesItsPartsByPaths": Due(
             2, ("cannot contain character `/`", "whatever it is given"), ("name a function that builds it",)
         ),

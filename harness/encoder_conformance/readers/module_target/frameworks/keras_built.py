@@ -46,8 +46,8 @@ _ROUNDS, _MOST_CALLS = 2, 150
 """Times that it is tried, each time with more arguments, and the calls at each."""
 _MOST_LENGTHS, _MOST_LONG, _MOST_SAID = 12, 2, 6
 """Numbers of positions that are tried where 5 are refused, widths at each, and ways to call it at one that it says."""
-_ADDRESS = re.compile(r"\b0x[0-9a-f]+")
-"""Where an object lies, as its name has it."""
+_OF_A_COPY = re.compile(r"\b0x[0-9a-f]+|(?<=_)\d+")
+"""Where an object lies, and the number in a copy's name."""
 _MOST_COMPARED = 12
 """Errors of which the one is told that comes after most."""
 _Failed = tuple[ExecutionError, Arrangement, Shape]
@@ -90,15 +90,24 @@ def build(layer: Any, told: ToldOf = no_words) -> Arrangement:
     said = furthest or "it gives another width than it takes"
     refused = f"it cannot be built with x [{BATCH}, {SEQUENCE}, d_model]: {said}"
     hint = to_be_said(signature, "name a function that builds it", *missed)
-    hint = MEND_WHATEVER if _is_whatever_it_is_given(failed) else hint
+    hint = MEND_WHATEVER if failed and _is_whatever_it_is_given(layer, signature, failed) else hint
     raise BadTarget(refused, MEND if isinstance(furthest, _NamesNothing) else hint)
 
 
-def _is_whatever_it_is_given(failed: Sequence[_Failed]) -> bool:
+def _is_whatever_it_is_given(layer: Any, signature: Signature, failed: Sequence[_Failed]) -> bool:
     """Whether a library raises one and the same for each width and way."""
-    said = {_ADDRESS.sub("", str(problem)) for problem, *_ in failed}
-    widths = {shape[-1] for *_, shape in failed}
-    return len(said) == 1 < len(widths) and all(isinstance(problem, _RefusedByALibrary) for problem, *_ in failed)
+    said = {_OF_A_COPY.sub("", str(problem)) for problem, *_ in failed}
+    if len(said) > 1 or len({shape[-1] for *_, shape in failed}) == 1:
+        return False
+    _, way, shape = failed[0]
+    leaves_out = keras.config.is_traceback_filtering_enabled()
+    keras.config.disable_traceback_filtering()  # which leaves out the lines of Keras
+    try:
+        problem = _problem_with(layer, replace(signature, arrangement=way), shape)
+    finally:
+        if leaves_out:
+            keras.config.enable_traceback_filtering()
+    return isinstance(problem, _RefusedByALibrary)
 
 
 def _furthest(layer: Any, signature: Signature, failed: Iterable[_Failed]) -> ExecutionError:
