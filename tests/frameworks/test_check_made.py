@@ -207,6 +207,13 @@ MODULES = {
         def activated(act):
             assert act is nn.GELU
             return nn.TransformerEncoderLayer(64, 4, 96, activation=act())
+
+        cfg = {"width": 32}
+        width = 64
+
+        def configured(cfg, mode):
+            assert mode == "width"
+            return nn.TransformerEncoderLayer(cfg["width"], 4, 96)
     """,
 }
 
@@ -333,6 +340,10 @@ def test_an_argument_is_an_expression_of_the_target_s_names(folder: Path) -> Non
         _made(f"{BLOCK}:Block", folder, cfg="Settings(dim=32)")
     with pytest.raises(BadTarget, match="unexpected keyword argument 'width'"):
         _made(f"{BLOCK}:Block", folder, cfg="Config(width=32)")
+
+
+def test_a_name_alone_is_a_word_but_for_a_configuration_of_the_target_s_file(folder: Path) -> None:
+    assert _made("alone.py:configured", folder, cfg="cfg", mode="width").module.self_attn.embed_dim == 32
 
 
 def test_a_check_says_with_what_the_module_was_made(conform: Callable, folder: Path) -> None:
