@@ -78,6 +78,14 @@ class AttendsByShapes(AttendsToContext):
         return super().forward(x, encoder_hidden_states)
 
 
+class ReadsOffItsKeywords(PlainPost):
+    """It needs what no name tells, and reads another off what it hands on."""
+
+    def forward(self, x: Tensor, blocks: Tensor, **given: Tensor) -> Tensor:
+        scaled = x + given["places"].to(x)
+        return self.layer(torch.stack([scaled, *blocks.unbind(7)]).mean(0))
+
+
 class KeepsRowsByAMask(PlainPost):
     """`non_pad_mask` [batch, sequence, 1], 1 = a row that is kept; `slf_mask` [batch, sequence, sequence]."""
 

@@ -101,6 +101,7 @@ DUE: dict[str, dict[str, Due]] = {
         "AdaptiveOfTheLast": beyond(*ADAPTIVE, "c: numbers of each item, float32 [batch, 1, 16]"),
         "AdaptiveOfNorms": beyond(*ADAPTIVE, "cases_repositories.py:"),
         "AttendsToACondition": refused("it needs cond beside x, of a length of its own, and depends on it"),
+        "ReadsOffItsKeywords": refused("it needs blocks, places beside x", "KeyError: 'places'"),
         "AttendsByShapes": Due(
             2, ("it is a layer of a decoder: it needs encoder_hidden_states beside x", "one sequence"), ("--with",)
         ),

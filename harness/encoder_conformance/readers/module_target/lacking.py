@@ -6,14 +6,12 @@ from collections.abc import Iterable, Sequence
 from encoder_conformance.readers.module_target.calling import is_random
 from encoder_conformance.readers.module_target.live import LiveModule, Signature
 from encoder_conformance.readers.module_target.missing import missed_by
-from encoder_conformance.readers.module_target.probing import is_about, is_of_none
+from encoder_conformance.readers.module_target.probing import NO_KEY, is_about, is_of_none
 from encoder_conformance.readers.module_target.supply_options import speaks
 from encoder_conformance.spec.axes import Array
 
 _LACKING = re.compile(r"missing \d+ required (positional|keyword-only) arguments?: [^\n]*")
 """What Python raises for a call without them."""
-_NO_KEY = re.compile(r"KeyError: '(\w+)'")
-"""What it raises where one is read off `**kwargs`."""
 _NO_RANDOM_KEY = "unexpected PRNG key type <class 'NoneType'>"
 """What JAX raises that splits a key, or draws of it, in evaluation too."""
 
@@ -23,7 +21,7 @@ def missed_in(problem: str, signature: Signature, needed: tuple[str, ...]) -> tu
     names in which it fails for a None, as angles. Of a module that hands on whatever it is given: those that a part of
     it needs."""
     known = {*signature.fixed, *needed}
-    if signature.hands_on and (key := _NO_KEY.match(problem)) and key[1] not in known:
+    if signature.hands_on and (key := NO_KEY.match(problem)) and key[1] not in known:
         return (key[1],)
     if signature.hands_on and (lacking := _LACKING.search(problem)):
         return tuple(name for name in re.findall(r"'(\w+)'", lacking[0]) if name not in known)

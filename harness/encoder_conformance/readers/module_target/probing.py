@@ -24,6 +24,8 @@ from encoder_conformance.spec.axes import Array
 
 _OF_NONE = "NoneType", "is not None", "Got 'None'", "None values not supported"
 """What Python and the frameworks raise where one computes with None, or asserts that something is not None."""
+NO_KEY = re.compile(r"KeyError: '(\w+)'")
+"""What Python raises where an argument is read off `**kwargs`."""
 AS_MUCH = "an encoder layer takes x [batch, sequence, d_model] and gives as much; --at names a part of a model"
 """What is to be known where none of it does."""
 _OTHER_LENGTHS = (8, 16, 64, 128, 512)
@@ -83,9 +85,11 @@ def _taking_none(runner: LiveModule, said: str, missed: list[str], *, answers: b
     another shape."""
     signature = runner.signature
     if missing := not_given(signature):
+        if signature.hands_on and (key := NO_KEY.match(said)) and key[1] not in missing:
+            missing.append(key[1])
         refused = "None is refused" if is_of_none(said) else "with None it fails"
         problem = f"it needs {', '.join(missing)} beside {signature.x}, and {refused}: {said}"
-        return BadTarget(problem, to_be_said(signature), "needs-arguments", arguments=missing)
+        return BadTarget(problem, to_be_said(signature, "", *missing), "needs-arguments", arguments=missing)
     if given := "; ".join(f"{name}: {each.said}" for name, each in signature.arrangement.beside.items()):
         problem = f"it takes no x [{BATCH}, {SEQUENCE}, d_model], nor of other lengths tried, with {given}: {said}"
         return BadTarget(problem, to_be_said(signature), "takes-no-x")

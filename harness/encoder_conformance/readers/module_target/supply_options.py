@@ -65,6 +65,8 @@ _ANGLE_AXES = ("Sd", "Se", "1Sd", "BSd", "11Sd", "B1Sd", "S11d", "1S1d", "1Se", 
 _PAIR_AXES = ("BSd", "Sd", "1Sd", "11Sd", "B1Sd", "S11d", "1S1d", "BSe", "Se", "1Se", "11Se", "S11e", "1S1e")
 _TURNS = {"turning": "", "cosines": "cosines", "sines": "sines", "pair": PAIR, "sinusoids": SINES_FIRST}
 """Kinds of angles → the function of them."""
+_LIKELIEST = 2
+"""Sizes of heads for which complex turns are tried where cosines and sines are usual."""
 _HEAD_SIZES = (64, 32, 128, 80)
 """Features of a head that published encoders have, whatever the number of heads."""
 _OF_A_CONDITION = "Bd", "B1d"
@@ -147,7 +149,7 @@ def _angles(kind: str, sizes: list[int], *, packed: bool) -> list[Supply]:
     of_pairs = [each for each in angles if each.axes.endswith("e")]
     turns = [replace(each, dtype="complex64", what=TURNS) for each in of_pairs]
     if kind == "pair":
-        return [*angles, *turns]
+        return [*angles, *(each for each in turns if each.number in sizes[:_LIKELIEST])]
     stacked = [replace(each, axes=f"{each.axes}2", what=STACKED) for each in of_pairs]
     return [each for three in zip_longest(angles, turns, stacked) for each in three if each is not None]
 
