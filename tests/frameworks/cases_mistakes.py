@@ -413,3 +413,8 @@ class OutputBiasForgotten(Plain):
         super().__init__()
         self.o = nn.Linear(self.D, self.D, bias=False)
         self.b_o = nn.Parameter(torch.ones(self.D))
+
+
+class KeysAndValuesExchanged(Plain):
+    def core(self, q: Tensor, k: Tensor, v: Tensor, ignore: Tensor | None) -> Tensor:
+        return super().core(q, v, k, ignore)

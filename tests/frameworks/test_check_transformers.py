@@ -120,7 +120,7 @@ def test_a_model_that_is_no_type_of_transformers_keeps_its_sizes(tmp_path: Path)
 
 @pytest.mark.release
 def test_sizes_that_are_not_its_own_are_said(conform: Any) -> None:
-    ended = conform("check", "hf:albert", "--arg", "num_hidden_layers=1", "--out", "o", "-v", seconds=400)  # 80 s of processor
+    ended = conform("check", "hf:albert", "--arg", "num_hidden_layers=1", "--out", "o", "-v", seconds=400)
     assert ended.status == 0, ended.stdout + ended.stderr
     assert "its own hidden_size is 4096: it was made with hidden_size 512" in ended.stdout
 

@@ -251,10 +251,11 @@ def _of_places(described: ModuleDescription) -> Iterator[Finding]:
 
 
 def _exchanged(described: ModuleDescription, place: str, sounds: str) -> bool:
-    """Whether query and key, or a gate and what it gates, have each other's names: one name alone may be another's idea
-    of it. What has the name of a value before the weights is none behind them, whatever has its place."""
+    """Whether two of query, key and value, or a gate and what it gates, have each other's names: one name alone may be
+    another's idea of it. What has a value's name before the weights is none behind them, whatever has its place."""
     both, parts = (each[1:] for each in described.misnamed), place + sounds
-    pair = ("query" in parts and "key" in parts) or ("gate" in parts and "hidden" in parts)
+    of_heads = [part for part in ("query", "key", "value") if part in parts]
+    pair = len(of_heads) == 2 or ("gate" in parts and "hidden" in parts)
     return (pair and (sounds, place) in both) or ("attention.output" in place and "attention.value" in sounds)
 
 
