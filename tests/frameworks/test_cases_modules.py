@@ -521,7 +521,7 @@ DUE: dict[str, dict[str, Due]] = {
     },
     "cases_mistakes": {
         "KeysAndValuesExchanged": Due(
-            1, ("v.weight does the work of attention.key.weight", "At: cases_mistakes.py:"), ("unknown",)
+            1, ("v.weight does the work of attention.key.weight", "At: cases_plain.py:"), ("unknown",)
         ),
         "OutputBiasForgotten": Due(
             1, ("b_o is read nowhere, and sounds like attention.output.bias", "(attention-output-bias-missing,"), ()
