@@ -418,3 +418,9 @@ class OutputBiasForgotten(Plain):
 class KeysAndValuesExchanged(Plain):
     def core(self, q: Tensor, k: Tensor, v: Tensor, ignore: Tensor | None) -> Tensor:
         return super().core(q, v, k, ignore)
+
+
+class OneBranchHalved(Plain):
+    def layer(self, x: Tensor, ignore: Tensor | None = None) -> Tensor:
+        x = x + 0.5 * self.attend(self.norm1(x), ignore)
+        return x + self.ffn(self.norm2(x))

@@ -238,7 +238,8 @@ def _of_branches(layer: EncoderLayer, where: str, findings: Findings) -> Iterato
         if abs(one - other) > 1e-6 * abs(one):
             both = " and ".join(f"{stage} by {factor:.6g}" for stage, factor in factors.items())
             message = f"{where}the two residual sums weigh their branches otherwise: {both}"
-            findings.error("layer", "residual-scales-differ", message, "see E-29", factors=factors)
+            steps = [step for step in weighed.values() if isinstance(step, Weighed)]
+            findings.error("layer", "residual-scales-differ", message, "see E-29", factors=factors, at=steps[0].name)
         sums = " and ".join(repr(step.name) for step in map(layer.steps.get, ("residual1", "residual2")) if step)
         yield _fact("residual_scale", one, f"what the sub-layers give is multiplied by it before the sums {sums}")
 

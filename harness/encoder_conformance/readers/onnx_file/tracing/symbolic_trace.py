@@ -278,15 +278,16 @@ class SymbolicTrace(ValueTable):
             return self._gate(node, one, two, "Mul of two different things that depend on x")
         if (of_heads := summed(one, two, node.output[0])) is not None:
             return of_heads
-        one, two = self._weighed(one), self._weighed(two)
+        one, two = self._weighed(one, names[0]), self._weighed(two, names[1])
         if one.operation.shape != two.operation.shape or not np.array_equal(one.index, two.index):
             merged = any(isinstance(each.operation, Context) for each in (one, two))
             feature: Feature | None = "heads_merged" if merged and one.index.shape == two.index.shape else None
             raise UnsupportedPattern("a sum of elements of different positions or features", feature)
         return View(Sum(one.operation.shape, node.output[0], one, two), one.index)
 
-    def _weighed(self, side: View) -> View:
-        """A side of a residual sum: what is multiplied by a number, or by one of each feature, is an operation."""
+    def _weighed(self, side: View, name: str) -> View:
+        """A side of a residual sum, of this name: what is multiplied by a number, or by one of each feature, is an
+        operation."""
         gain = self.uniform_gains.get((id(side.operation), side.factor))
         if side.factor == 1 and gain is None:
             return side
@@ -295,7 +296,7 @@ class SymbolicTrace(ValueTable):
         if gain is not None:
             form = Gain(np.full(F, side.factor), gain)
             return View(RowMap(operation.shape, operation.name, whole, form), side.index)
-        return View(Weighed(operation.shape, operation.name, whole, side.factor), side.index)
+        return View(Weighed(operation.shape, name, whole, side.factor), side.index)
 
     def _rowwise(self, node: onnx.NodeProto) -> Expression:
         """A reduction, or a function of whole rows."""
