@@ -34,6 +34,7 @@ from encoder_conformance.platform.errors import InputError, nearest
 from encoder_conformance.protocol.messages import MOST_NODES
 from encoder_conformance.reports.run.folder import begun_result
 from encoder_conformance.reports.run.terminal import console
+from encoder_conformance.subjects.opening import is_module
 from encoder_conformance.subjects.subject import SubjectRequest
 
 NAME = "validation.json"
@@ -162,7 +163,7 @@ def validate_(
         raise InputError("are those of a layer", where="--parameters", hint=f"--layer: {hint}")
     stated["parameters"] = layer_parameters_of(stated["layer"], parameters) if parameters else None
     if against is not None:
-        refuse_files(against)
+        refuse_files(*filter(is_module, (against,)))
         stated["against"] = SubjectRequest(against, arguments, at=at)
     elif arguments or at:
         raise InputError("is of a source", where="--arg, --at", hint="--against names it")
