@@ -15,8 +15,8 @@ from encoder_conformance.readers.onnx_file.interface.probe_runs import SEQUENCE
 _NAMES = re.compile(r"x|(\w+_)?inp(ut)?s?(_\w+)?|\w*tensor|embedded\w*|encoded\w*|tokens")
 """Names of what such a function is called with."""
 _OF_KERAS = "keras", "tensorflow"
-_LENGTHS = "None", "32"
-"""Numbers of positions of its input, as source: any, or that of a graph which is made for one."""
+_OF_ANY_LENGTH, _OF_ONE_LENGTH = "keras.Input((None, ", "keras.Input((32, "
+"""What its input begins with, as source: of any number of positions, or of the number that a graph is made for."""
 
 
 def symbolic_x(found: Any, name: str, d_model: str) -> str:
@@ -26,24 +26,18 @@ def symbolic_x(found: Any, name: str, d_model: str) -> str:
         return ""
     modules = (each.__name__ if inspect.ismodule(each) else _module_of(each) for each in names_of(found).values())
     uses_keras = any(each.partition(".")[0] in _OF_KERAS for each in modules)
-    return _input_of(_LENGTHS[0], d_model) if uses_keras else ""
+    return f"{_OF_ANY_LENGTH}{d_model}))" if uses_keras else ""
 
 
 def _module_of(value: Any) -> str:
     return str(getattr(value, "__module__", None) or "")
 
 
-def _input_of(length: str, d_model: str) -> str:
-    return f"keras.Input(({length}, {d_model}))"
-
-
 def of_each_length(arguments: Mapping[str, str]) -> Iterator[Mapping[str, str]]:
-    """The arguments, and the same with an input of so many positions where one is an input of a graph."""
-    before, beside = _input_of("\0", "\0").split("\0")[0], f"({_LENGTHS[0]}, "
-    symbolic = [name for name, text in arguments.items() if text.startswith(before) and beside in text]
+    """The arguments, and, where one is an input of a graph of any length, the same with one of a length."""
     yield arguments
-    for length in _LENGTHS[1:] if symbolic else ():
-        yield {**arguments, **{each: arguments[each].replace(beside, f"({length}, ", 1) for each in symbolic}}
+    if any(text.startswith(_OF_ANY_LENGTH) for text in arguments.values()):
+        yield {name: text.replace(_OF_ANY_LENGTH, _OF_ONE_LENGTH, 1) for name, text in arguments.items()}
 
 
 def whole_graph(made: Any, values: Iterable[Any]) -> Any:
