@@ -167,7 +167,9 @@ DUE: dict[str, dict[str, Due]] = {
         "HeadsTurnedAtTheEndAlone": beyond("no position attends to another: the heads of each", "cases_blocks.py:"),
         "SoftmaxOverHeads": refused("the softmax of the scores is over the heads", "cases_blocks.py:"),
         "SoftmaxOverItems": refused("the softmax of the scores is over the items of the batch", "cases_blocks.py:"),
-        "OutputWithoutItsBias": Due(1, ("o.bias is read nowhere, and o.weight is (cases_blocks.py:",), ("unknown",)),
+        "OutputWithoutItsBias": Due(
+            1, ("o.bias is read nowhere (cases_blocks.py:", "(attention-output-bias-missing,"), ("unknown",)
+        ),
         "ValueBehindTheWeights": Due(
             1, ("w_vs.weight does the work of attention.output.weight", "that of attention.value.weight"), ("unknown",)
         ),
