@@ -12,13 +12,11 @@ _TWICE = "{own} is read for {place} too, and {other}, which sounds like it, is r
 
 def by_reading(described: ModuleDescription, found: Diagnosis) -> Diagnosis:
     """The same, explained by what is read twice where that was proved to be all that is wrong, and no deviation of the
-    catalogue explains it. Of one that is unknown it is said with which deviation the module's output comes near, which
-    formula of a norm the graph shows, or what it has that no layer has."""
+    catalogue explains it. Of one that is unknown it is said with which deviation the module's output comes near, or
+    what the graph has that no layer has."""
     not_read, searched = described.not_read, described.searched
-    near = [searched.deviation] if searched is not None and searched.deviation else norms_read(described.facts)
-    if found.confidence == "unknown" and found.of == "forward" and near:
-        named = {"deviations": (near[0],), "sentences": (catalogue()[near[0]].sentence,)}
-        return found.model_copy(update={"confidence": "closest", **named})
+    if searched is not None and searched.deviation and (near := _near(found, searched.deviation)) is not found:
+        return near
     if found.confidence == "unknown" and found.of == "forward" and not_read is not None and not_read.sentence:
         return found.model_copy(update={"cause": OF_THE_GRAPH, "sentences": (not_read.sentence,)})
     if not described.wrong_by_that_alone or found.of != "forward" or found.confidence not in ("closest", "unknown"):
@@ -33,3 +31,17 @@ def by_reading(described: ModuleDescription, found: Diagnosis) -> Diagnosis:
         first_stage=found.first_stage,
         cases=found.cases,
     )
+
+
+def by_norm(described: ModuleDescription, found: Diagnosis) -> Diagnosis:
+    """The same; of one that is still unknown it is said which formula of a norm the graph shows."""
+    read = norms_read(described.facts)
+    return _near(found, read[0]) if read else found
+
+
+def _near(found: Diagnosis, deviation: str) -> Diagnosis:
+    """The same, with a deviation as the closest cause where none is known."""
+    if found.confidence != "unknown" or found.of != "forward":
+        return found
+    named = {"deviations": (deviation,), "sentences": (catalogue()[deviation].sentence,)}
+    return found.model_copy(update={"confidence": "closest", **named})

@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 
 from encoder_conformance.commands.check.also import Beside
-from encoder_conformance.commands.check.by_reading import by_reading
+from encoder_conformance.commands.check.by_reading import by_norm, by_reading
 from encoder_conformance.commands.check.chosen import Chosen, chosen, explained_in_both, number_that_hides
 from encoder_conformance.commands.check.covered import asked_in
 from encoder_conformance.commands.check.findings import findings_of, of_sizes, of_way_back
@@ -196,7 +196,8 @@ class Checking:
         diagnoses: tuple[Diagnosis, ...] = ()
         if choice is None:
             found = seen.diagnoses(subject.name, in_catalogue_alone=needs_no_equation(part.described))
-            diagnoses = explained_in_both(records, [by_reading(part.described, each) for each in found])
+            in_both = explained_in_both(records, [by_reading(part.described, each) for each in found])
+            diagnoses = tuple(by_norm(part.described, each) for each in in_both)
             of_output = ("dropout-gradient", "gradient")
             own = any(each.name in of_output and each.outcome == "pass" for each in way_back)
             choice = chosen(subject, cases, records, diagnoses, golden, own_gradients=own) if chooses else None

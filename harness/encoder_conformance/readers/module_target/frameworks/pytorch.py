@@ -181,10 +181,11 @@ class _PyTorch(ModuleFramework):
         if call := call_of(copied):
             signature = Signature(call.x, call.masks)
         else:
-            inner, own = inside(copied), type(inside(copied))
-            if own.forward is nn.Module.forward and own.__call__ is nn.Module.__call__:
+            inner = inside(copied)
+            without = getattr(inner.forward, "__func__", None) is nn.Module.forward  # TorchScript's has none
+            if without and type(inner).__call__ is nn.Module.__call__:
                 raise uncalled(inner, "forward")
-            forward, name = forward_of(inner), f"{own.__name__}.forward"
+            forward, name = forward_of(inner), f"{type(inner).__name__}.forward"
             signature = signature_of(forward, name, keys=False)
         made = TorchModule(copied, signature, WayToCall())
         made.formats = formats_of(inside(module))
