@@ -522,6 +522,7 @@ DUE: dict[str, dict[str, Due]] = {
         ),
     },
     "cases_mistakes": {
+        "OutputTimesANumber": refused("is what the layer gives, times 1.5", "At: cases_mistakes.py:"),
         "OneBranchHalved": refused("attention_output by 0.5 and ffn_output by 1", "At: cases_mistakes.py:"),
         "KeysAndValuesExchanged": Due(
             1, ("v.weight does the work of attention.key.weight", "At: cases_plain.py:"), ("unknown",)

@@ -125,8 +125,10 @@ def _traced(graph: Graph, run: TracedRun, findings: Findings) -> tuple[InferredL
     trace.run()
     output = view_of(trace, semantics.output.name)
     encoder = match_encoder(output.operation)
-    if output.factor != 1 or not np.array_equal(output.index, index):
-        raise UnsupportedPattern("the output is the layer's in another order, or times a number")
+    in_order = np.array_equal(output.index, index)
+    if output.factor != 1 or not in_order:
+        how = f"times {output.factor:.6g}" if in_order else "in another order"
+        raise UnsupportedPattern(f"the output {semantics.output.name!r} is what the layer gives, {how}")
     far, choices = _far(graph, run, trace, encoder)
     inferred = InferredLayer(None, [], locate_parameters(encoder, choices, graph, run.x.dtype), {})
     format = inferred.computed_in(semantics.x.dtype)
