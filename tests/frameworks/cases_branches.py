@@ -39,3 +39,12 @@ class AnotherFarOut(PlainPost):
     def forward(self, x: Tensor, padding: Tensor | None = None) -> Tensor:
         y = self.layer(x, padding)
         return y * 1.1 if x.abs().max() > 6 else y
+
+
+class BranchesOnItsPositions(Plain):
+    """As code that asserts that no position is beyond its table: it depends on no x."""
+
+    def forward(self, x: Tensor, padding: Tensor | None = None) -> Tensor:
+        if torch.arange(x.shape[1]).max() >= 4096:
+            raise ValueError("too long")
+        return self.layer(x, padding)

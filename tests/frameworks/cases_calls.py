@@ -171,6 +171,18 @@ class PackedByNumbers(Plain):
         return scores.masked_fill(ignore[:, None], -torch.inf).softmax(-1) @ v
 
 
+class PackedBySearch(Plain):
+    """The item of a row is sought among the cumulative lengths, by an operator that no exporter has."""
+
+    def forward(self, x: Tensor, cu_seqlens: Tensor) -> Tensor:
+        item = torch.searchsorted(cu_seqlens, torch.arange(len(x), dtype=cu_seqlens.dtype), right=True)
+        return self.layer(x[None], item[:, None] != item)[0]
+
+    def bias(self, n: int, ignore: Tensor | None) -> Tensor | None:
+        assert ignore is not None
+        return torch.where(ignore, -torch.inf, 0.0)
+
+
 class Lengths(Plain):
     def forward(self, x: Tensor, lengths: Tensor) -> Tensor:
         return self.layer(x, torch.arange(x.shape[1])[None] >= lengths[:, None])
@@ -182,6 +194,13 @@ class LengthsOfSequenceFirst(PlainPost):
     def forward(self, src: Tensor, src_lengths: Tensor) -> tuple[Tensor, Tensor]:
         x = src.transpose(0, 1)
         return self.layer(x, torch.arange(x.shape[1]) >= src_lengths[:, None]).transpose(0, 1), src_lengths
+
+
+class ValidOfSequenceFirst(PlainPost):
+    """The same by a name that does not say so; ones are lengths, too, and leave the first position alone."""
+
+    def forward(self, src: Tensor, valid: Tensor) -> Tensor:
+        return LengthsOfSequenceFirst.forward(self, src, valid)[0]  # type: ignore[arg-type]
 
 
 class LengthsIfAny(PlainPost):
@@ -344,6 +363,20 @@ class FirstOfTwo(Plain):
     def forward(self, inputs: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:  # type: ignore[override]
         x, mask = inputs
         return self.layer(x, mask == 0), mask
+
+
+class FirstOfTwoOrMore(Plain):
+    """The same, which hands on whatever else there is."""
+
+    def forward(self, inputs: tuple[Tensor, ...]) -> tuple[Tensor, ...]:  # type: ignore[override]
+        x, mask, *others = inputs
+        return self.layer(x, mask == 0), mask, *others
+
+
+class FirstOfAny(PlainPost):
+    def forward(self, inputs: tuple[Tensor, ...]) -> Tensor:  # type: ignore[override]
+        x, *masks = inputs
+        return self.layer(x, masks[0] == 0 if masks else None)
 
 
 class OfAGraph(Plain):

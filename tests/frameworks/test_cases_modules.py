@@ -320,6 +320,7 @@ DUE: dict[str, dict[str, Due]] = {
         "DataclassOut": right("pre-norm"),
         "NamedTupleOut": right("post-norm"),
         "MappingOut": right("pre-norm"),
+        "PackedBySearch": right("cu_seqlens: cumulative lengths, int32 [batch + 1]", masks=False),
         "Packed": right("cu_seqlens: cumulative lengths, int32 [batch + 1]", masks=False),
         "PackedInABatch": Due(
             2,
@@ -362,6 +363,9 @@ DUE: dict[str, dict[str, Due]] = {
         "LengthsOfSequenceFirst": right(
             "x is given as [sequence, batch, d_model]", "with src_lengths and without", "src_lengths: lengths"
         ),
+        "ValidOfSequenceFirst": right("x is given as [sequence, batch, d_model]", "valid: lengths, int64 [batch]"),
+        "FirstOfTwoOrMore": right("x is the first of a tuple of 2", "with item 1 of inputs (true = attend)"),
+        "FirstOfAny": right("x is the first of a tuple of 2", "with item 1 of inputs (true = attend)"),
         "GoesFurther": refused(
             "it needs positions beside x; given positions", "has no attribute 'offset_of_the_first'", "cases_calls.py:"
         ),
@@ -706,6 +710,7 @@ DUE: dict[str, dict[str, Due]] = {
         "KeepsFromInfinity": right("post-norm", *BRANCHES, "false at cases_branches.py:", "if torch.isinf(y).any()"),
         "HalvesWhatIsFarOut": right("pre-norm"),
         "NothingOfZeros": right("post-norm", *BRANCHES, "if torch.allclose(x, torch.zeros_like(x))"),
+        "BranchesOnItsPositions": right("pre-norm")._replace(unsaid=("it branches on numbers", "✗")),
         "AnotherFarOut": Due(
             1, ("This layer is wrong, read as post-norm", *BRANCHES, "else y", "First wrong stage: output"), ()
         ),

@@ -15,7 +15,8 @@ from encoder_conformance.spec.axes import Array
 _OF_NUMPY = "names", "formats"
 """What NumPy asks a mapping for that it takes for the description of a dtype: JAX adds it to an array."""
 _USUAL_IN_TUPLE, _MOST_IN_TUPLE = 2, 3
-_UNPACKED = re.compile(r"values to unpack \(expected (\d+)")
+_UNPACKED = re.compile(r"values to unpack \(expected (at least )?(\d+)")
+"""`at least`, as of `x, *others = inputs`."""
 
 
 class ReadOf(dict[str, Any]):
@@ -105,8 +106,10 @@ def bundled(module: LiveModule, x: Array) -> Arrangement | None:
 def unpacked(problem: str, known: Arrangement) -> Arrangement | None:
     """How a module is called that takes x out of a tuple, as what it raises for a mapping of nothing says; None where
     it is none such."""
-    found = _UNPACKED.search(problem)
-    return _in_a_tuple(int(found[1]), known) if found and int(found[1]) <= _MOST_IN_TUPLE else None
+    if (found := _UNPACKED.search(problem)) is None:
+        return None
+    size = max(int(found[2]), _USUAL_IN_TUPLE if found[1] else 0)
+    return _in_a_tuple(size, known) if size <= _MOST_IN_TUPLE else None
 
 
 def _in_a_tuple(size: int, known: Arrangement) -> Arrangement:

@@ -36,7 +36,7 @@ SPOKEN: Mapping[str, tuple[str, ...]] = {
     "pair": ("position_emb", "pos_emb", "cos_sin", "freq", "rope", "rotary", *_WHOLE),
     "segment": ("segment",),
     "count": ("pos", "coord", "indices", "index", "arange", "time"),
-    "lengths": ("length", "lens", "seqlen", "seq_len", "num_tokens", "n_tokens", "sizes"),
+    "lengths": ("length", "lens", "seqlen", "_len", "num_tokens", "n_tokens", "sizes"),
     "condition": ("cond", "temb", "t_emb", "time_emb", "timestep", "style", "vec", "c"),
     "x": ("key", "value", "query", "kv", "k", "v", "q", "keys", "values", "queries", "source"),
 }

@@ -192,15 +192,25 @@ def _takes_fewer_items(module: LiveModule, x: Array) -> bool:
 
 
 def _hides_by_positions(module: LiveModule, x: Array) -> bool:
-    """Whether positions, given to what has no name of them, are taken for truths, as an adjacency's: of the first two,
-    0 and 1, the last position depends on one alone."""
+    """Whether of the first two positions the last one depends on one alone: where positions, 0 and 1, are given to what
+    has no name of them, and are taken for truths, as an adjacency's; or where ones are, and are taken for lengths. The
+    first axis of x may be that of positions, too."""
     beside = module.signature.arrangement.beside.items()
-    if x.shape[1] < _ENOUGH or not any(each.kind == "count" and not speaks(name, "count") for name, each in beside):
+    taken = any(
+        (each.kind == "count" and not speaks(name, "count")) or (each.kind == "full" and len(each.axes) == 1)
+        for name, each in beside
+    )
+    if min(x.shape[:2]) < _ENOUGH or not taken:
         return False
-    turned = (features_turned(x, np.s_[:, at]) for at in (0, 1))
-    plain, *moved = (module.run({"x": each})["output"][:, -1] for each in (x, *turned))
-    first, second = (differ(plain, each) for each in moved)
-    return first != second
+    plain = module.run({"x": x})["output"]
+
+    def counts(*at: slice | int) -> bool:
+        """Whether the last depends on what stands there."""
+        moved, last = module.run({"x": features_turned(x, at)})["output"], (*at[:-1], -1)
+        return differ(plain[last], moved[last])
+
+    every = slice(None)
+    return counts(0) != counts(1) or counts(every, 0) != counts(every, 1)
 
 
 def _problem_with(module: LiveModule, x: Array) -> str | None:

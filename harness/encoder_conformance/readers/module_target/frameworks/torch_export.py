@@ -4,7 +4,7 @@ import gc
 import logging
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import onnx
@@ -17,6 +17,7 @@ from encoder_conformance.readers.module_target.frameworks.torch_branches import 
 from encoder_conformance.readers.module_target.frameworks.torch_complex import ComplexByPairs
 from encoder_conformance.readers.module_target.frameworks.torch_flex import BY_DEFINITION, FLEX_ATTENTION
 from encoder_conformance.readers.module_target.frameworks.torch_frames import every_frame
+from encoder_conformance.readers.module_target.frameworks.torch_known import MadeAtOnce
 from encoder_conformance.readers.module_target.frameworks.torch_pointwise import PointwiseIsLinear
 from encoder_conformance.readers.module_target.frameworks.torch_sdpa import AttentionHasHeads
 from encoder_conformance.readers.module_target.frameworks.torch_squeeze import SqueezesAreOfOne
@@ -58,14 +59,15 @@ def _as_it_can_be_exported() -> Iterator[None]:
 
 
 def _model_of(module: nn.Module, x: Tensor, simplified: bool) -> onnx.ModelProto:
-    """The export. Where that fails: without gradients, since it stumbles over a bias of scores that has one; and told
-    of the branches that depend on numbers."""
-    try:
+    """The export. Where that fails: without gradients, since it stumbles over a bias of scores that has one, and with
+    all computed at once that depends on nothing; and then told of the branches that depend on numbers."""
+    with suppress(Exception):
         return _exported(module, x, simplified)
-    except Exception:
-        branches = BranchesAsTaken(module, x.shape)
-        with torch.no_grad(), branches:
-            model = _exported(module, x, simplified)
+    with suppress(Exception), torch.no_grad(), MadeAtOnce():
+        return _exported(module, x, simplified)
+    branches = BranchesAsTaken(module, x.shape)
+    with torch.no_grad(), branches:
+        model = _exported(module, x, simplified)
     if branches.told:
         keep_note(model, branches.note())
     return model

@@ -1,4 +1,5 @@
-"""Whole numbers that stay known while PyTorch exports: cumulative lengths, by whose values a module cuts its rows."""
+"""Numbers that stay known while PyTorch exports: cumulative lengths, by whose values a module cuts its rows; and those
+that it makes of nothing, as `arange` does."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -14,6 +15,11 @@ from torch.utils._pytree import tree_leaves, tree_map
 from encoder_conformance.spec.axes import Array
 
 _MAKE = (torch.tensor, torch.as_tensor)
+_OF_NOTHING = frozenset({
+    *_MAKE, torch.arange, torch.linspace, torch.logspace, torch.zeros, torch.ones, torch.full, torch.eye,
+    torch.tril_indices, torch.triu_indices, torch.from_numpy, torch.hann_window,
+})  # fmt: skip
+"""Functions that make a tensor without one."""
 
 
 class KnownNumbers(Tensor):
@@ -43,6 +49,20 @@ class MadeAgain(TorchFunctionMode):
         kwargs = kwargs or {}
         if func in _MAKE and args and isinstance(args[0], KnownNumbers):
             return args[0].to(kwargs.get("dtype") or args[0].dtype)
+        return func(*args, **kwargs)
+
+
+class MadeAtOnce(TorchFunctionMode):
+    """Numbers made of nothing are known, and so is what is made of these alone: the exporter need not know by which
+    operator, nor take a branch that depends on them."""
+
+    def __torch_function__(
+        self, func: Callable[..., Any], types: Sequence[type], args: Any = (), kwargs: Mapping[str, Any] | None = None
+    ) -> Any:
+        kwargs = kwargs or {}
+        if func in _OF_NOTHING and not any(isinstance(each, Tensor) for each in tree_leaves((args, kwargs))):
+            with unset_fake_temporarily(), disable_proxy_modes_tracing():
+                return _known(func(*args, **kwargs))
         return func(*args, **kwargs)
 
 
