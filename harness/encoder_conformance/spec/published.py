@@ -198,12 +198,7 @@ def _unusual_choices(layer: Layer) -> Iterator[Unusual]:
     norm, every = layer.norm, [Kin(each, own) for each in published() for own in each.choices]
     kin = [each for each in every if (each.layer.norm.kind, each.layer.norm.placement) == (norm.kind, norm.placement)]
     yield from _unusual_norm(layer, kin, every)
-    scale = layer.attention.scale
-    if scale not in {each.layer.attention.scale for each in every}:
-        usual = f"1/√head_dim = 1/√{layer.head_dim} ({_names(each.encoder for each in published())})"
-        divided = f"1/√{layer.scaled_by:g}"
-        value = f"1/√{scale} = {divided}" if isinstance(scale, str) else divided
-        yield _no_encoder_has("attention.scale", value, usual)
+    yield from _unusual_scale(layer, every)
     if layer.attention.projections != "full":
         yield _no_encoder_has("attention.projections", layer.attention.projections, "a projection for each head")
     sizes = sorted({size for each in kin or every for size in each.encoder.head_dim})
@@ -230,6 +225,30 @@ def _unusual_norm(layer: Layer, kin: Sequence[Kin], every: Sequence[Kin]) -> Ite
             f"; {own.epsilon:.6g} is {whose}" for value, whose in _DEFAULTS if _is_near(own.epsilon, value)
         )
         yield _no_encoder_has("norm.epsilon", f"{own.epsilon:.6g} in a {own.placement}-norm {own.kind}", usual)
+
+
+def _unusual_scale(layer: Layer, every: Sequence[Kin]) -> Iterator[Unusual]:
+    """A scale that none of `every` published layer has; or those alone that have something beside it, and not this
+    layer, as T5's position bias."""
+    scale = layer.attention.scale
+    having = [each for each in every if each.layer.attention.scale == scale]
+    usual = f"1/√head_dim = 1/√{layer.head_dim}"
+    if not having:
+        usual += f" ({_names(each.encoder for each in published())})"
+        divided = f"1/√{layer.scaled_by:g}"
+        value = f"1/√{scale} = {divided}" if isinstance(scale, str) else divided
+        yield _no_encoder_has("attention.scale", value, usual)
+    elif not any(_beside_scores(each.layer) <= _beside_scores(layer) for each in having):
+        whose = _names({each.encoder.encoder: None for each in having})
+        beside = " or ".join(sorted({word for each in having for word in _beside_scores(each.layer)}))
+        said = f"attention.scale is {_text(scale)}"
+        yield Unusual("attention.scale", said, f", which {whose} have beside {beside}; usual: {usual}")
+
+
+def _beside_scores(layer: Layer) -> set[str]:
+    """What a layer has that takes the place of a scale, or is learned beside it."""
+    found = {"a position bias": layer.attention.position_bias, "normed queries and keys": layer.attention.qk_norm}
+    return {word for word, value in found.items() if value is not None}
 
 
 LEAST_D_MODEL = 128
