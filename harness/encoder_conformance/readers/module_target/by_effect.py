@@ -197,31 +197,6 @@ def turned_otherwise(module: LiveModule) -> Iterator[LiveModule]:
             yield other
 
 
-def of_each_position(module: LiveModule, x: Array) -> bool:
-    """Whether what it is given as positions [sequence] is read as such: not where the second counts and the last does
-    not, as of a pair whose items are taken for cosines and sines."""
-    for name, supply in module.signature.arrangement.beside.items():
-        if supply.kind != "count" or supply.axes != "S":
-            continue
-        counted = supply.of(*x.shape[:2])
-        others = [counted.copy() for _ in range(2)]
-        for each, at in zip(others, (1, -1), strict=True):
-            each[at] = 0
-        held = (module.giving({name: Supply("held", "S", supply.dtype, value=each)}) for each in (counted, *others))
-        plain, second, last = (_output(each, x) for each in held)
-        if plain is not None and second is not None and last is not None:
-            return np.array_equal(plain, second) or not np.array_equal(plain, last)
-    return True
-
-
-def _output(module: LiveModule | None, x: Array) -> Array | None:
-    """The output for x [B, S, D]; None where it takes none."""
-    try:
-        return None if module is None else module.run({"x": x})["output"]
-    except ExecutionError:
-        return None
-
-
 def _is_added(module: LiveModule, name: str, x: Array) -> bool:
     """Whether queries and keys are made of x + the argument: of x less itself all keys are one, and what a position
     gives to the others as values alone may go over to another one."""

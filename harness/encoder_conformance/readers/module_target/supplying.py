@@ -13,13 +13,11 @@ from encoder_conformance.readers.module_target.batches import refuse_some_batche
 from encoder_conformance.readers.module_target.bundles import bundled
 from encoder_conformance.readers.module_target.by_effect import (
     called_by_effect,
-    of_each_position,
     refuse_attended,
     refuse_second,
     with_x_again,
 )
 from encoder_conformance.readers.module_target.calling import may_be_mask
-from encoder_conformance.readers.module_target.differing import differ
 from encoder_conformance.readers.module_target.errors import BadTarget
 from encoder_conformance.readers.module_target.furthest import OF_A_VIEW, furthest
 from encoder_conformance.readers.module_target.heads import heads_said
@@ -28,12 +26,12 @@ from encoder_conformance.readers.module_target.lacking import missed_in, perhaps
 from encoder_conformance.readers.module_target.lengths import LENGTHS, lengths_said
 from encoder_conformance.readers.module_target.lengths_of_items import counting, with_its_lengths
 from encoder_conformance.readers.module_target.live import LiveModule
+from encoder_conformance.readers.module_target.misread import is_of_any_batch, of_each_position
 from encoder_conformance.readers.module_target.missing import missed_by
 from encoder_conformance.readers.module_target.of_ids import RefusedWays, of_ids, takes_ids
 from encoder_conformance.readers.module_target.probing import (
     AS_MUCH,
     drawn,
-    features_turned,
     first_x,
     is_one_number,
     left_out,
@@ -52,8 +50,6 @@ from encoder_conformance.readers.onnx_file.interface.input_semantics import Inpu
 from encoder_conformance.readers.onnx_file.interface.probe_runs import BATCH, SEQUENCE
 from encoder_conformance.spec.axes import Array
 
-_ENOUGH = 3
-"""Positions of which the last is neither of the first two."""
 _MOST_LONG = 24
 """Those that are tried at each other length."""
 _MOST_QUOTED = 40
@@ -142,17 +138,6 @@ def _features_normed(module: LiveModule, x: Array) -> tuple[LiveModule, Array]:
     return (rows, turned) if rows is not None and rows.takes(turned) else (module, x)
 
 
-def _follows_items(module: LiveModule, x: Array) -> bool:
-    """Whether what it is given of each position stands along its items, or its heads, as of a module that takes x
-    [sequence, batch, d_model]: one item depends on another."""
-    if not any(each.kind in ("turning", "count") for each in module.signature.arrangement.beside.values()):
-        return False
-    other = x.copy()
-    other[0] = -x[0]
-    before, after = (module.run({"x": each})["output"][1:] for each in (x, other))
-    return differ(before, after)
-
-
 def _first_taken(
     module: LiveModule, ways: Iterable[Arrangement], shapes: list[tuple[int, int, int]], refused: RefusedWays
 ) -> tuple[LiveModule, Array] | None:
@@ -169,7 +154,7 @@ def _first_taken(
                 torn += [arrangement] if OF_A_VIEW in problem else []
             elif any(_has_fewer_axes(each, arrangement) for each in torn) or not of_each_position(other, x):
                 continue
-            elif _takes_fewer_items(other, x) and not _follows_items(other, x) and not _hides_by_positions(other, x):
+            elif is_of_any_batch(other, x):
                 return other, x
             else:
                 of_this_batch = of_this_batch or (other, x)
@@ -183,34 +168,6 @@ def _has_fewer_axes(one: Arrangement, other: Arrangement) -> bool:
     and other axes are viewed than the heads'."""
     counted = (sum(len(each.axes) for each in way.beside.values() if each.kind == "full") for way in (one, other))
     return one.form == other.form and next(counted) < next(counted)
-
-
-def _takes_fewer_items(module: LiveModule, x: Array) -> bool:
-    """Whether a mask of items is taken beside another number of them, too: one may be as many as there are heads."""
-    beside = module.signature.arrangement.beside.values()
-    return not any(each.kind == "full" and each.axes[0] in "BX" for each in beside) or module.takes(x[:-1])
-
-
-def _hides_by_positions(module: LiveModule, x: Array) -> bool:
-    """Whether of the first two positions the last one depends on one alone: where positions, 0 and 1, are given to what
-    has no name of them, and are taken for truths, as an adjacency's; or where ones are, and are taken for lengths. The
-    first axis of x may be that of positions, too."""
-    beside = module.signature.arrangement.beside.items()
-    taken = any(
-        (each.kind == "count" and not speaks(name, "count")) or (each.kind == "full" and len(each.axes) == 1)
-        for name, each in beside
-    )
-    if min(x.shape[:2]) < _ENOUGH or not taken:
-        return False
-    plain = module.run({"x": x})["output"]
-
-    def counts(*at: slice | int) -> bool:
-        """Whether the last depends on what stands there."""
-        moved, last = module.run({"x": features_turned(x, at)})["output"], (*at[:-1], -1)
-        return differ(plain[last], moved[last])
-
-    every = slice(None)
-    return counts(0) != counts(1) or counts(every, 0) != counts(every, 1)
 
 
 def _problem_with(module: LiveModule, x: Array) -> str | None:
