@@ -420,6 +420,18 @@ class KeysAndValuesExchanged(Plain):
         return super().core(q, v, k, ignore)
 
 
+class SharedKeyTwice(Plain):
+    """The key, which two heads share, in the place of the query as well."""
+
+    D, H = 32, 4
+
+    def make_k(self) -> nn.Module:
+        return nn.Linear(32, 16)
+
+    def core(self, q: Tensor, k: Tensor, v: Tensor, ignore: Tensor | None) -> Tensor:
+        return super().core(k.repeat_interleave(2, 1), k, v, ignore)
+
+
 class OneBranchHalved(Plain):
     def layer(self, x: Tensor, ignore: Tensor | None = None) -> Tensor:
         x = x + 0.5 * self.attend(self.norm1(x), ignore)

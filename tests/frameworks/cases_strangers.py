@@ -44,6 +44,22 @@ class NormsGivenNoEpsilon(Plain):
         return nn.RMSNorm(self.D)
 
 
+class _Shifted(nn.RMSNorm):
+    def __init__(self, size: int) -> None:
+        super().__init__(size, eps=1e-6)
+        self.bias = nn.Parameter(torch.zeros(size))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(x) + self.bias
+
+
+class NormsByTheRootAndShifted(Plain):
+    """RMSNorm that adds a vector, as a LayerNorm does."""
+
+    def norm(self) -> nn.Module:
+        return _Shifted(self.D)
+
+
 class QueriesByLength(NormsByLength):
     """Queries and keys are of length 1, and scores multiplied by a number that was chosen."""
 

@@ -454,6 +454,9 @@ DUE: dict[str, dict[str, Due]] = {
     "cases_strangers": {
         "HeadByHeadOfTheNext": refused("by a pattern of its own", "1 after it", *STRANGERS),
         "NormsByLength": right("rms_norm ε 1e-24", "it has no norm1.gain"),
+        "NormsByTheRootAndShifted": without(
+            "is read nowhere", "an RMSNorm adds a vector to what it gives", "At: cases_strangers.py:"
+        ),
         "NormsWithoutEpsilon": refused("norm1 adds an epsilon of 0 (none is added)", "gives NaN"),
         "NormsGivenNoEpsilon": Due(
             0,
@@ -527,6 +530,9 @@ DUE: dict[str, dict[str, Due]] = {
     },
     "cases_mistakes": {
         "OutputTimesANumber": refused("is what the layer gives, times 1.5", "At: cases_mistakes.py:"),
+        "SharedKeyTwice": Due(
+            2, ("4 heads have the scores of 2", "At: cases_plain.py:"), ("of some of the positions",)
+        ),
         "OneBranchHalved": refused("attention_output by 0.5 and ffn_output by 1", "At: cases_mistakes.py:"),
         "KeysAndValuesExchanged": Due(
             1, ("v.weight does the work of attention.key.weight", "At: cases_plain.py:"), ("unknown",)

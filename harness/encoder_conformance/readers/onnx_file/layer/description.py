@@ -248,7 +248,7 @@ def _norms_of_all(encoder: Encoder) -> Iterator[Fact]:
     """What is said of the norms of all layers at once: whether they have shifts (E-21), and a first one (E-24)."""
     first = encoder.layers[0]
     norm = next(iter(first.norms.values()))
-    if norm.form.kind == "layer_norm" and not encoder.has_shift:
+    if norm.form.kind == "layer_norm" and not encoder.shifted:
         yield _fact("norm.shift", False, f"norm {norm.name!r} adds nothing, and no other does")
     if first.placement != "post" and FIRST_NORM not in first.norms:
         yield _fact("norm.first", False, f"{first.steps['query'].name!r} is of x itself")

@@ -85,12 +85,12 @@ def locate_parameters(
     for number, (layer, by_distance) in enumerate(zip(layers, far, strict=True)):
         prefix = f"layers.{number}." if stacked else ""
         found |= {
-            prefix + name: location for name, location in _of_layer(layer, encoder.has_shift, graph, dtype).items()
+            prefix + name: location for name, location in _of_layer(layer, bool(encoder.shifted), graph, dtype).items()
         }
         if by_distance.buckets is not None and not (number and has_one_table(far)):
             found[f"{prefix}{TABLE}"] = _locate(by_distance.buckets.table, None, graph)
     if encoder.final_norm is not None:
-        found |= _norm("final_norm", encoder.final_norm, encoder.has_shift, graph, dtype)
+        found |= _norm("final_norm", encoder.final_norm, bool(encoder.shifted), graph, dtype)
     return found
 
 

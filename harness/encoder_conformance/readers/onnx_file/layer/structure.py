@@ -83,10 +83,10 @@ class Encoder:
     final_norm: TracedNorm | None
 
     @property
-    def has_shift(self) -> bool:
-        """Whether any of its norms has a shift (E-21)."""
+    def shifted(self) -> list[TracedNorm]:
+        """Those of its norms that have a shift (E-21)."""
         norms = [norm for layer in self.layers for norm in layer.norms.values()] + [self.final_norm]
-        return any(norm is not None and norm.form.shift is not None for norm in norms)
+        return [norm for norm in norms if norm is not None and norm.form.shift is not None]
 
 
 def match_encoder(output: Operation) -> Encoder:
@@ -110,6 +110,9 @@ def match_encoder(output: Operation) -> Encoder:
         first, *others = _named(differences)
         first.others = others
         raise first
+    for norm in encoder.shifted:
+        if norm.form.kind == "rms_norm":
+            raise UnsupportedPattern(f"at {norm.name!r}", "shifted")
     return encoder
 
 

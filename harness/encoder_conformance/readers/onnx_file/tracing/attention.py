@@ -61,6 +61,10 @@ def _scores(table: ValueTable, name: str, product: Product, one: View, two: View
     H = len(heads_a)
     if len(a) != B * H or a.shape[1] != S or b.shape[1] != S:
         fewer = min(a.shape[1], b.shape[1]) < S
+        if not fewer and len(a) > B * H:
+            raise UnsupportedPattern(
+                f"{len(a) // B} heads have the scores of {H}, as where a key that several share takes the query's place"
+            )
         feature: Feature = "one_key" if a.shape[1] == b.shape[1] == 1 else "blocks"
         raise UnsupportedPattern("scores of some of the positions alone", feature if fewer else None)
     label = (((item_a * H + head)[:, None, None] * S + place_a[:, :, None]) * S) + place_b[:, None, :]

@@ -19,7 +19,7 @@ Feature = Literal[
     "overwritten", "keys_overwritten", "second_bias", "second_softmax", "activated",
     "side_by_side", "limited", "turned_first", "attention_alone", "network_alone", "softmax_of_features", "grouped_map",
     "map_of_positions", "unmapped", "weights_scaled", "late_division", "heads_beside", "heads_cut", "no_projection",
-    "one_map", "subtracted", "of_a_branch", "skip_of_first", "second_gain", "drawn",
+    "one_map", "subtracted", "of_a_branch", "skip_of_first", "second_gain", "shifted", "drawn",
     "gated_skip", "heads_merged", "one_query", "one_key", "map_of_heads",
 ]  # fmt: skip
 
@@ -93,6 +93,10 @@ SENTENCES: dict[Feature, tuple[str, str]] = {
         "what a norm gives is multiplied by a second vector; in the specification a norm has one gain and one shift "
         "(E-1)",
         f"multiply it into the norm's own gain and shift, which computes the same, or {_SOURCE}",
+    ),
+    "shifted": (
+        "an RMSNorm adds a vector to what it gives; in the specification an RMSNorm has a gain alone (E-9)",
+        f"add it to the bias of the linear maps behind it, times their weight, which computes the same, or {_SOURCE}",
     ),
     "second_softmax": (
         "the weights of attention are normalised twice, as by a softmax of a softmax, or with an attention sink beside "
@@ -384,6 +388,6 @@ BEYOND: tuple[Feature, ...] = (
     *("keys_overwritten", "second_bias", "second_softmax", "activated", "side_by_side", "limited", "turned_first"),
     *("attention_alone", "network_alone", "softmax_of_features", "grouped_map", "map_of_positions"),
     *("unmapped", "heads_beside", "no_projection", "one_map", "subtracted"),
-    *("second_gain", "drawn", "gated_skip", "heads_merged", "one_query", "one_key", "map_of_heads"),
+    *("second_gain", "shifted", "drawn", "gated_skip", "heads_merged", "one_query", "one_key", "map_of_heads"),
 )
 """What no layer can be stated to have: to name a layer helps nobody there."""
