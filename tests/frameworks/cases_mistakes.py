@@ -432,6 +432,37 @@ class SharedKeyTwice(Plain):
         return super().core(k.repeat_interleave(2, 1), k, v, ignore)
 
 
+class AttentionAddedToItself(PlainPost):
+    """What skips the map of the heads is what they give, and not x."""
+
+    def layer(self, x: Tensor, ignore: Tensor | None = None) -> Tensor:
+        q, k, v = self.split(self.q(x)), self.split(self.k(x)), self.split(self.v(x))
+        heads = self.core(q, k, v, ignore).transpose(1, 2).flatten(2)
+        x = self.norm1(heads + self.o(heads))
+        return self.norm2(x + self.ffn(x))
+
+
+class CausalOfAllPositions(Plain):
+    """The triangle is forgotten: no query sees any key."""
+
+    def bias(self, n: int, ignore: Tensor | None) -> Tensor | None:
+        return torch.zeros(n, n).masked_fill(torch.ones(n, n, dtype=torch.bool), torch.finfo(torch.float32).min)
+
+
+class MultipliedByCosines(Plain):
+    """A rotation of which the other half is forgotten."""
+
+    def rotate(self, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
+        angles = torch.arange(q.shape[2], dtype=q.dtype)[:, None] * 0.1 ** torch.arange(q.shape[3])
+        return q * angles.cos(), k * angles.cos()
+
+
+class NetworkLeftOut(Plain):
+    def layer(self, x: Tensor, ignore: Tensor | None = None) -> Tensor:
+        x = x + self.attend(self.norm1(x), ignore)
+        return x + self.norm2(x)
+
+
 class OneBranchHalved(Plain):
     def layer(self, x: Tensor, ignore: Tensor | None = None) -> Tensor:
         x = x + 0.5 * self.attend(self.norm1(x), ignore)

@@ -533,6 +533,20 @@ DUE: dict[str, dict[str, Due]] = {
         "SharedKeyTwice": Due(
             2, ("4 heads have the scores of 2", "At: cases_plain.py:"), ("of some of the positions",)
         ),
+        "AttentionAddedToItself": Due(
+            2, ("attention's sum adds what attention gives", "At: cases_mistakes.py:"), ("without a feed-forward",)
+        ),
+        "CausalOfAllPositions": Due(
+            2,
+            ("the scores change no weight, as where a mask hides every key", "At: cases_plain.py:"),
+            ("ZeroDivision",),
+        ),
+        "MultipliedByCosines": Due(
+            2, ("each feature is multiplied by a number of its position", "At: cases_mistakes.py:"), ("none of relu",)
+        ),
+        "NetworkLeftOut": Due(
+            2, ("a residual sum adds a norm of x to x", "At: cases_mistakes.py:"), ("neither LayerNorm",)
+        ),
         "OneBranchHalved": refused("attention_output by 0.5 and ffn_output by 1", "At: cases_mistakes.py:"),
         "KeysAndValuesExchanged": Due(
             1, ("v.weight does the work of attention.key.weight", "At: cases_plain.py:"), ("unknown",)

@@ -138,6 +138,8 @@ def _stack(last: Operation) -> tuple[list[EncoderLayer], list[Difference]]:
                 reason.others = _named(walk.differences)
                 reasons[chosen] = reason
         if not ways:
+            if walks and (total := walks[0][1].sum_of_attention(last)) is not None:
+                raise UnsupportedPattern(f"at {total.name!r}", "skip_of_attention")
             plain, gated = (("post" if isinstance(last, TracedNorm) else "pre", way) for way in (False, True))
             at_one_place = places[plain] == places[gated]
             fewer = len(reasons[gated].others) < len(reasons[plain].others)

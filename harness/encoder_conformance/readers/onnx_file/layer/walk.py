@@ -189,6 +189,11 @@ class Walk:
     def heads(self) -> int:
         return next(step for step in self.steps.values() if isinstance(step, Scores)).shape[1]
 
+    def sum_of_attention(self, x: Operation) -> Operation | None:
+        """The first residual sum, where what was taken for `x` there is attention's own; None where it is not."""
+        taken = isinstance(x, Context) and any(each is x for each in self.steps.values())
+        return self.steps["residual1"] if taken else None
+
     def strip(self, operation: Operation, kind: type[Operation], step: Step) -> Operation:
         """The operation under what the plan does not have there."""
         normed = step.makes in {QK_NORMS[made] for made in QK_NORMS if made in self.steps}

@@ -46,6 +46,8 @@ def norm_view(table: ValueTable, name: str, expression: Expression, function: Fu
         if _has_second_gain(expression, function, shape, operands):
             raise UnsupportedPattern(f"at {_before_moves(table, name)!r}", "second_gain") from None
         made = _before_moves(table, name)
+        if _is_norm_beside_itself(expression, function, shape, operands):
+            raise UnsupportedPattern(f"at {made!r}", "left_out") from None
         last = table.graph.producers[made].op_type if made in table.graph.producers else ""
         feature: Feature | None = "softmax_of_features" if last == "Softmax" else reason.feature
         if last in _ACTIVATIONS:
@@ -128,6 +130,23 @@ def _has_second_gain(
     pairs = permutations(vectors, 2)
     without_both = ({gain.name: np.ones(gain.shape), shift.name: np.zeros(shift.shape)} for gain, shift in pairs)
     return any(map(is_norm_with, chain(without, without_both)))
+
+
+def _is_norm_beside_itself(
+    expression: Expression, function: Function, shape: tuple[int, int], operands: list[NormOperand]
+) -> bool:
+    """Whether it is a norm of values that are added to it."""
+
+    def rearranged(values: Array) -> Array:
+        found: Array = values.reshape(-1)[expression.index]
+        return found
+
+    def norm(values: Array, put: Mapping[str, Array] = {}) -> Array:
+        return function(values, put) - rearranged(values)
+
+    with suppress(UnsupportedPattern):
+        return not norm_of(norm, rearranged, shape, operands).error
+    return False
 
 
 def _repeated_vector(source: WeightSource, F: int) -> WeightSource | None:

@@ -145,6 +145,8 @@ def _elementwise(table: ValueTable, name: str, expression: Expression, function:
         return View(table.intern((id(operation), gains.astype(np.float32).tobytes()), gained), expression.index)
     if _is_shift(observed - inputs, function(2 * values) - 2 * inputs):
         raise _shifted(name, expression, observed - inputs)
+    if isinstance(operation, Linear | TracedNorm) and _is_multiple(observed, function(-2 * values)):
+        raise UnsupportedPattern(f"each feature is multiplied by a number of its position, at {name!r}", "rope")
     if isinstance(operation, Sum) and all(isinstance(each, Linear) for each in operation.sides):
         raise UnsupportedPattern(f"a function of a sum of two maps at {name!r}", "gated_skip")
     if isinstance(operation, TracedInput | Sum):
@@ -162,6 +164,12 @@ def _is_shift(added: Elementwise, beside_twice: Elementwise) -> bool:
     """Whether the same is added to an input and to twice that."""
     with np.errstate(all="ignore"):
         return bool(np.abs(added - beside_twice).max() <= CLOSE * np.abs(added).max())
+
+
+def _is_multiple(found: Elementwise, of_minus_twice: Elementwise) -> bool:
+    """Whether inputs are multiplied by numbers that do not depend on them."""
+    with np.errstate(all="ignore"):
+        return bool(np.abs(found + of_minus_twice / 2).max() <= CLOSE * np.abs(found).max())
 
 
 def _shifted(name: str, expression: Expression, added: Elementwise) -> UnsupportedPattern:

@@ -46,6 +46,8 @@ def softmax_of(of: Callable[[Array], Array], expression: Expression) -> SoftmaxF
         open_ = np.isfinite(observed - at_zero)
         if not open_.any():
             raise UnsupportedPattern("attention's weights are all 0 or no numbers, with masks that hide nothing")
+        if np.abs(observed - at_zero)[open_].max() < CLOSE:
+            raise UnsupportedPattern("the scores change no weight, as where a mask hides every key", "own_mask")
         _refuse_scaled_heads(observed, axis)
         # A high cap is seen of large scores alone, so that it is asked for first.
         found = _capped(logs, scores, at_zero, observed, axis) or _linear(scores, at_zero, observed, open_, axis)

@@ -19,8 +19,8 @@ Feature = Literal[
     "overwritten", "keys_overwritten", "second_bias", "second_softmax", "activated",
     "side_by_side", "limited", "turned_first", "attention_alone", "network_alone", "softmax_of_features", "grouped_map",
     "map_of_positions", "unmapped", "weights_scaled", "late_division", "heads_beside", "heads_cut", "no_projection",
-    "one_map", "subtracted", "of_a_branch", "skip_of_first", "second_gain", "shifted", "drawn",
-    "gated_skip", "heads_merged", "one_query", "one_key", "map_of_heads",
+    "one_map", "subtracted", "of_a_branch", "skip_of_first", "skip_of_attention", "left_out",
+    "second_gain", "shifted", "drawn", "gated_skip", "heads_merged", "one_query", "one_key", "map_of_heads",
 ]  # fmt: skip
 
 NO_LAYER = "not an encoder layer as the specification knows it: "
@@ -193,6 +193,15 @@ SENTENCES: dict[Feature, tuple[str, str]] = {
     "skip_of_first": (
         "the feed-forward network's sum adds x, and not what attention's sum gives; in the specification the second "
         "sum adds what the first gives (E-3), or its norm (E-4)",
+        _SOURCE,
+    ),
+    "skip_of_attention": (
+        "attention's sum adds what attention gives to a map of that, and not x; in the specification the first sum "
+        "adds x (E-3), or its norm (E-4)",
+        _SOURCE,
+    ),
+    "left_out": (
+        "a residual sum adds a norm of x to x: attention, or the feed-forward network, is not called between them",
         _SOURCE,
     ),
     "network_alone": (
