@@ -137,11 +137,10 @@ def _is_norm_beside_itself(
 ) -> bool:
     """Whether it is a norm of values that are added to it."""
 
-    def rearranged(values: Array) -> Array:
-        found: Array = values.reshape(-1)[expression.index]
-        return found
+    def rearranged(values: Elementwise) -> Elementwise:
+        return np.asarray(values.reshape(-1)[expression.index])
 
-    def norm(values: Array, put: Mapping[str, Array] = {}) -> Array:
+    def norm(values: Elementwise, put: Mapping[str, Array] = {}) -> Elementwise:
         return function(values, put) - rearranged(values)
 
     with suppress(UnsupportedPattern):
