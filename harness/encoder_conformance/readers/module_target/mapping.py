@@ -161,7 +161,9 @@ def separated(map: ElementMap) -> tuple[ElementMap, tuple[tuple[str, str], ...],
         elif (beside := _unread_beside(map, second)) is not None:
             found, other = _laid_as(map.elements[moved], map.own.elements(beside)), beside
         elif (rest := map.rest_of(second)) is not None:
-            found, other, moved = rest, f"the rest of {source}", second
+            # Query, key and value stand in a fused map in this order, most often, as the places do here.
+            before = bool(rest.min() < map.elements[second].min())
+            found, other, moved = rest, f"the rest of {source}", first if before else second
         else:
             tied.append((first, second))
             continue
