@@ -207,8 +207,7 @@ def _of_parameters(described: ModuleDescription) -> Iterator[Finding]:
     yield from _of_idle_parts(described)
     yield from _of_places(described)
     yield from _of_values(described)
-    read_elsewhere = {other for _, _, other in described.read_twice}
-    yield from unused_findings(described, [own for own in described.unused if own not in read_elsewhere])
+    yield from unused_findings(described, described.unused)
     yield from _of_absent(described)
     for own, name in described.unread:
         beside = f"{own.rpartition('.')[0]}.weight"

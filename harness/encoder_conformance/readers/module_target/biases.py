@@ -70,8 +70,10 @@ def _reclaimed(
     sizes = {name: int(np.prod(shapes[name])) for name in absent}
     for name in absent:
         alike = [other for other in absent if sizes[other] == sizes[name]]
-        own = best_named((each for each in map.unused() if map.own.shapes[each] == (sizes[name],)), name)
-        if own is not None and score(own, name) >= max(SOUNDS, *(score(own, other) for other in alike)):
+        idle = (each for each in map.unused() if map.own.shapes[each] == (sizes[name],))
+        own = best_named(idle, name, map.own.called)
+        called = "" if own is None else map.own.called(own)
+        if own is not None and score(called, name) >= max(SOUNDS, *(score(called, other) for other in alike)):
             map = replace(map, elements={**map.elements, name: map.own.elements(own)})
             unread[name] = own
     still = tuple(name for name in absent if name not in unread)

@@ -35,7 +35,7 @@ def described(found: Examination) -> ModuleDescription:
         unplaced=exported.unplaced,
         parameters=sources,
         absent=found.absent,
-        unused=tuple(found.map.unused()) if found.map else (),
+        unused=_unused(found),
         of_no_step=found.of_no_step,
         aliases=dict(found.module.aliases),
         **_of_twice(found, sources),
@@ -56,22 +56,32 @@ def described(found: Examination) -> ModuleDescription:
 
 def _of_twice(found: Examination, sources: dict[str, ModuleSource]) -> dict[str, Any]:
     """Which parameters are read in two places, or in none."""
-    module = found.module
+    module, twice = found.module, found.read_twice
     return {
         "idle_parts": tuple(idle_parts(module.idle_parts, found.tied, sources, module.heard)),
         "tied": found.tied,
-        "read_twice": found.read_twice,
+        "read_twice": tuple((_called(found, own), place, _called(found, other)) for own, place, other in twice),
         "wrong_by_that_alone": found.wrong_by_that_alone,
         "unread": found.unread,
     }
+
+
+def _unused(found: Examination) -> tuple[str, ...]:
+    """Own parameters that the layer has no place for, but for those in whose place another is read."""
+    instead = {other for _, _, other in found.read_twice}
+    return tuple(own for own in found.map.unused() if own not in instead) if found.map else ()
+
+
+def _called(found: Examination, own: str) -> str:
+    """What its owner calls a parameter."""
+    return found.module.heard.get(own, own)
 
 
 def _misnamed(found: Examination, sources: dict[str, ModuleSource]) -> tuple[tuple[str, str, str], ...]:
     """None of a map that goes by names, and that no output proves."""
     if found.searched is not None and found.searched.deviation is None:
         return ()
-    heard = found.module.heard
-    return tuple(misnamed({name: heard.get(each.own, each.own) for name, each in sources.items()}))
+    return tuple(misnamed({name: _called(found, each.own) for name, each in sources.items()}))
 
 
 def _notes(found: Examination) -> tuple[Finding, ...]:

@@ -65,7 +65,7 @@ class Exported:
 
 def export_and_infer(module: LiveModule, semantics: InputSemantics, *, simplified: bool = True) -> Exported:
     """`module` has its own parameters afterwards, as before. Not `simplified`: the graph is as it was traced."""
-    own, before = OwnParameters(module.shapes), module.flat().copy()
+    own, before = OwnParameters(module.shapes, module.heard), module.flat().copy()
     marks = _marks(own.size)
     module.assign(marks)
     try:

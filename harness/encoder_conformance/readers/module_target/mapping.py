@@ -15,9 +15,14 @@ from encoder_conformance.spec.axes import Array
 
 @dataclass(frozen=True)
 class OwnParameters:
-    """A module's parameters, each once, with their elements numbered one after the other in this order."""
+    """A module's parameters, each once, with their elements numbered one after the other in this order. `heard`: what
+    the owner calls those for which the framework has another name."""
 
     shapes: Mapping[str, tuple[int, ...]]
+    heard: Mapping[str, str] = field(default_factory=dict)
+
+    def called(self, name: str) -> str:
+        return self.heard.get(name, name)
 
     @cached_property
     def ends(self) -> dict[str, int]:
@@ -155,7 +160,8 @@ def separated(map: ElementMap) -> tuple[ElementMap, tuple[tuple[str, str], ...],
     for first, second in map.shared():
         of_heads = _of_each_head(map, second)
         source = next(iter(of_heads)) if of_heads else map.source(first)[0]
-        moved = second if score(source, first) >= score(source, second) else first
+        sounds = [score(map.own.called(source), place) for place in (first, second)]
+        moved = second if sounds[0] >= sounds[1] else first
         if of_heads:
             found, other = _moved(map, moved, of_heads), of_heads[source]
         elif (beside := _unread_beside(map, second)) is not None:
@@ -176,7 +182,7 @@ def _unread_beside(map: ElementMap, place: str) -> str | None:
     """The own parameter that is read nowhere, and sounds most like a place of its shape."""
     shape = map.elements[place].shape
     alike = (name for name in map.unused() if _of_map(map.own.shapes[name]) in (shape, shape[::-1]))
-    return best_named(alike, place)
+    return best_named(alike, place, map.own.called)
 
 
 def _laid_as(elements: Array, others: Array) -> Array:

@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from encoder_conformance.protocol.module_description import ModuleSource
 from encoder_conformance.spec.parameters import without_prefix
@@ -168,6 +168,6 @@ SOUNDS = 1.5
 """The least score of a name that is taken for a parameter's by itself."""
 
 
-def best_named(names: Iterable[str], spec: str) -> str | None:
-    """The own name that sounds most like the parameter; None if there is none."""
-    return max(names, key=lambda name: score(name, spec), default=None)
+def best_named(names: Iterable[str], spec: str, called: Callable[[str], str] = str) -> str | None:
+    """The own name that sounds most like the parameter, as its owner calls it; None if there is none."""
+    return max(names, key=lambda name: score(called(name), spec), default=None)
