@@ -121,3 +121,18 @@ class MaskOfAClass(PlainPost):
 
     def forward(self, x: Tensor, mask: Hidden | None = None) -> Tensor:  # type: ignore[override]
         return self.layer(x, None if mask is None else mask.keys)
+
+
+class RaisesWhatItAdds(Plain):
+    """A mask that is true where a key is attended to, by a number of the wrong sign."""
+
+    def bias(self, n: int, ignore: Tensor | None) -> Tensor | None:
+        return None if ignore is None else (1.0 - ignore[:, None, None, :].float()) * 1e4
+
+
+class RaisesWhatItFills(PlainPost):
+    def core(self, q: Tensor, k: Tensor, v: Tensor, ignore: Tensor | None) -> Tensor:
+        scores = q @ k.transpose(-1, -2) / q.shape[-1] ** 0.5
+        if ignore is not None:
+            scores = scores.masked_fill(ignore[:, None, None, :].bool(), 1e9)
+        return scores.softmax(-1) @ v

@@ -767,6 +767,19 @@ DUE: dict[str, dict[str, Due]] = {
         "OfOneItemOverQueries": refused("the softmax of the scores is over the queries", "At: cases_items.py:"),
     },
     "cases_masks": {
+        **dict.fromkeys(
+            ("RaisesWhatItAdds", "RaisesWhatItFills"),
+            Due(
+                1,
+                (
+                    "padding raises scores, and lowers none",
+                    "(cases_masks.py:",
+                    "At: cases_masks.py:",
+                    "54 of 54 checks",
+                ),
+                ("unknown", "Closest"),
+            ),
+        ),
         "MaskOfAClass": right("mask takes a Hidden, and no array: it was not given", masks=False),
         "MaskOnCuda": right("padding needs CUDA, and is given on the CPU", "it was asked without padding", masks=False),
         "ViewsWhatIsTransposed": Due(

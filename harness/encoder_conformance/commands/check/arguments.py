@@ -84,6 +84,10 @@ def _of_unusable(mask: UnusableMask, described: ModuleDescription, *, stated: bo
             message = f"the sign of {name} is flipped: it hides a position at +1e9, and raises it at −1e9 ({mask.form})"
             hint = "what is added to the scores hides with −∞: is it subtracted?"
             return _finding("error", "mask-sign-flipped", message, hint, **about)
+        case "raises":
+            message = f"{name} raises scores, and lowers none, as a number of the wrong sign does ({mask.form}){at}"
+            hint = "what hides a key makes its score −∞ before the softmax"
+            return _finding("error", "mask-sign-flipped", f"{message}: {_WITHOUT}", hint, **about)
         case "idle":
             message = f"{name} is taken and hides no position ({mask.form}){at}: {_WITHOUT}"
             severity = "error" if stated or name.endswith("padding_mask") else "warning"

@@ -1,5 +1,6 @@
-"""What a mask does that hides no position that it flags: it lies along the queries, hides another position, hides what
-it flags in a part of attention, or changes what other positions get and leaves it to be attended to."""
+"""What a mask does that hides no position that it flags, or not as a mask does: it is not read, lies along the queries,
+hides another position, hides what it flags in a part of attention, changes what other positions get and leaves it to be
+attended to, or raises what it leaves."""
 
 from contextlib import suppress
 
@@ -7,10 +8,13 @@ import numpy as np
 
 from encoder_conformance import Tensors
 from encoder_conformance.protocol.arguments import MaskEffect
+from encoder_conformance.protocol.description import Port
+from encoder_conformance.readers.module_target.differing import differ
 from encoder_conformance.readers.module_target.live import LiveModule
 from encoder_conformance.readers.module_target.probing import drawn, features_turned
 from encoder_conformance.readers.onnx_file.graph.execution import ExecutionError
 from encoder_conformance.readers.onnx_file.interface.input_semantics import InputSemantics
+from encoder_conformance.readers.onnx_file.interface.mask_semantics import MaskSemantics, polarities_of
 from encoder_conformance.spec.axes import Array
 
 _SAME = 1e-5
@@ -82,3 +86,26 @@ def _apart(one: Array, other: Array) -> Array:
     alike: Array = np.isclose(one, other, rtol=0, atol=_SAME * most, equal_nan=True)
     apart: Array = np.logical_not(alike.all((0, 2)))
     return apart
+
+
+def is_unread(runner: LiveModule, found: InputSemantics, port: Port) -> bool:
+    """Whether the output is to the bit the same whatever half of its keys a mask flags, as of an argument that is
+    ignored: three calls, for the hundred of a whole probe."""
+    x, shape = drawn(found.x_shape(found.B, found.S)), tuple(size for size in port.shape or () if isinstance(size, int))
+    bare, flags = runner.run({"x": x})["output"], np.indices(shape).sum(0) % 2 == 1
+    for polarity in polarities_of(port.dtype):
+        mask = np.where(flags, polarity.shut, polarity.open).astype(port.dtype)
+        if not np.array_equal(runner.run({"x": x, port.name: mask})["output"], bare):
+            return False
+    return bool(np.isfinite(bare).all())
+
+
+def raises(runner: LiveModule, found: InputSemantics, mask: MaskSemantics) -> bool:
+    """Whether a mask hides by a large number that is added to, or stands in the place of, the scores that it leaves:
+    one that hides all is then as none, and one that hides nothing is not."""
+    if mask.polarity is None or mask.polarity.meaning == "additive":
+        return False
+    x, numbers = drawn(found.x_shape(found.B, found.S)), (mask.polarity.shut, mask.polarity.open)
+    bare = runner.run({"x": x})["output"]
+    hidden, opened = (runner.run({"x": x, mask.name: mask.filled(number)})["output"] for number in numbers)
+    return not differ(bare, hidden) and differ(bare, opened)

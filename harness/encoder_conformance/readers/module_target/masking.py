@@ -12,7 +12,7 @@ from encoder_conformance.readers.module_target.calling import is_called_mask
 from encoder_conformance.readers.module_target.differing import differ
 from encoder_conformance.readers.module_target.errors import needs_cuda
 from encoder_conformance.readers.module_target.live import LiveModule
-from encoder_conformance.readers.module_target.mask_effects import effect_of
+from encoder_conformance.readers.module_target.mask_effects import effect_of, is_unread, raises
 from encoder_conformance.readers.module_target.objects_made import class_in_place_of
 from encoder_conformance.readers.module_target.probing import drawn, features_turned, probe_of
 from encoder_conformance.readers.onnx_file.graph.execution import ExecutionError
@@ -43,12 +43,14 @@ _OF_BLOCKS = "block_mask"
 @dataclass
 class _Tried:
     """The forms of one mask: it hides what it flags; and is refused for other batches; it hides in part; it hides at
-    +1e9 what −1e9 should; it is taken and hides nothing; so, and the output is another; it raises this."""
+    +1e9 what −1e9 should; it raises the scores that it leaves; it is taken and hides nothing; so, and the output is
+    another; it ends with this error."""
 
     hiding: list[MaskSemantics] = field(default_factory=list)
     sized: list[MaskSemantics] = field(default_factory=list)
     leaking: list[MaskSemantics] = field(default_factory=list)
     flipped: list[tuple[str, str]] = field(default_factory=list)
+    raised: list[tuple[str, str]] = field(default_factory=list)
     idle: list[tuple[str, str]] = field(default_factory=list)
     elsewhere: list[tuple[str, str]] = field(default_factory=list)
     refused: dict[tuple[str, str], str] = field(default_factory=dict)
@@ -233,7 +235,7 @@ def _tried(
                 done = {mask.shape for mask in tried.hiding}
                 if shape not in done and len(done) < most:
                     _try(runner, found, Port(name=name, dtype=dtype, shape=shape), axes, num_heads, tried)
-        if tried.hiding or tried.sized or tried.leaking or tried.flipped or tried.idle:
+        if tried.hiding or tried.sized or tried.leaking or tried.flipped or tried.raised or tried.idle:
             break
     tried.hiding = tried.hiding or tried.sized
     return tried
@@ -242,7 +244,7 @@ def _tried(
 def _try(runner: LiveModule, found: InputSemantics, port: Port, axes: str, num_heads: int, tried: _Tried) -> None:
     """Note what becomes of the mask in one form."""
     try:
-        if _is_unread(runner, found, port):
+        if is_unread(runner, found, port):
             tried.idle.append((port.dtype, axes))
             return
         under = semantics_of(probe_of(runner, found.x_shape(found.B, found.S), (port,)))
@@ -252,6 +254,8 @@ def _try(runner: LiveModule, found: InputSemantics, port: Port, axes: str, num_h
     [mask] = under.masks
     if mask.flipped:
         tried.flipped.append((port.dtype, axes))
+    elif raises(runner, found, mask):
+        tried.raised.append((port.dtype, axes))
     elif mask.polarity is None or under.layout != found.layout:
         filled = [replace(mask, polarity=None, fill=number) for number in (0.0, 1.0)]
         answers = [_answer(runner, replace(found, masks=(each,))) for each in filled]
@@ -269,18 +273,6 @@ def _try(runner: LiveModule, found: InputSemantics, port: Port, axes: str, num_h
         tried.sized.append(mask)
     else:
         tried.hiding.append(mask)
-
-
-def _is_unread(runner: LiveModule, found: InputSemantics, port: Port) -> bool:
-    """Whether the output is to the bit the same whatever half of its keys a mask flags, as of an argument that is
-    ignored: three calls, for the hundred of a whole probe."""
-    x, shape = drawn(found.x_shape(found.B, found.S)), tuple(size for size in port.shape or () if isinstance(size, int))
-    bare, flags = runner.run({"x": x})["output"], np.indices(shape).sum(0) % 2 == 1
-    for polarity in polarities_of(port.dtype):
-        mask = np.where(flags, polarity.shut, polarity.open).astype(port.dtype)
-        if not np.array_equal(runner.run({"x": x, port.name: mask})["output"], bare):
-            return False
-    return bool(np.isfinite(bare).all())
 
 
 def _raising(
@@ -326,6 +318,8 @@ def _differ(one: Array | None, two: Array | None) -> bool:
 def _unusable(runner: LiveModule, found: InputSemantics, name: str, tried: _Tried, num_heads: int) -> UnusableMask:
     if tried.flipped:
         return UnusableMask(argument=name, kind="flipped", form=_form(*tried.flipped[0]))
+    if tried.raised:
+        return UnusableMask(argument=name, kind="raises", form=_form(*tried.raised[0]))
     if tried.leaking:
         least = min(tried.leaking, key=lambda mask: mask.leakage)
         form = _form(least.dtype, least.axes)
