@@ -100,3 +100,24 @@ class HeadsMapTheirOwn(Plain):
 
     def forward(self, x: Tensor) -> Tensor:
         return self.layer(x)
+
+
+class FillsNothing(Plain):
+    """Its padding goes into a tensor that is thrown away, in either of two branches."""
+
+    def core(self, q: Tensor, k: Tensor, v: Tensor, ignore: Tensor | None, causal: bool = False) -> Tensor:
+        scores = q @ k.transpose(-1, -2) / q.shape[-1] ** 0.5
+        if causal:
+            scores = scores.tril()
+            if ignore is not None:
+                scores.masked_fill(ignore[:, None, None, :], -torch.inf)
+        elif ignore is not None:
+            scores.masked_fill(ignore[:, None, None, :], -torch.inf)  # this one
+        return scores.softmax(-1) @ v
+
+    def attend(self, x: Tensor, ignore: Tensor | None) -> Tensor:
+        q, k, v = self.split(self.q(x)), self.split(self.k(x)), self.split(self.v(x))
+        return self.o(self.core(q, k, v, ignore).transpose(1, 2).flatten(2))
+
+    def forward(self, x: Tensor, src_padding_mask: Tensor | None = None) -> Tensor:
+        return self.layer(x, src_padding_mask)

@@ -77,6 +77,9 @@ OF_THE_PART = (
         + next(n for n, line in enumerate((HERE / "cases_jax.py").read_text().splitlines()) if "# of the part" in line)
     ),
 )
+FILLED = "cases_drawn.py:{}".format(
+    1 + next(n for n, line in enumerate((HERE / "cases_drawn.py").read_text().splitlines()) if "# this one" in line)
+)
 ONE_MAP = "its feed-forward network is one linear map", "return self.one(x)"
 UNCALLED = "has no __call__", "name a module of yours whose __call__ calls encode"
 NEEDED = {
@@ -107,6 +110,9 @@ DUE: dict[str, dict[str, Due]] = {
             2, ("has no attribute 'h'", "that line names what is not there: mend it"), ("conform_inputs", "--with")
         ),
         "KeepsItsWeights": right("kept is changed by each call (cases_drawn.py:", "self.kept, y = self.weighted("),
+        "FillsNothing": Due(
+            1, (f"src_padding_mask is taken and hides no position (bool [batch, sequence]) ({FILLED})",), ()
+        ),
         "HeadsMapTheirOwn": beyond("a linear map takes some of the features alone", "cases_drawn.py:"),
     },
     "cases_repositories": {
