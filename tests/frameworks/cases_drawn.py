@@ -121,3 +121,21 @@ class FillsNothing(Plain):
 
     def forward(self, x: Tensor, src_padding_mask: Tensor | None = None) -> Tensor:
         return self.layer(x, src_padding_mask)
+
+
+class FilledBeforeASoftmax(Plain):
+    """Its softmax is a part, whose weights are seen; its mask is of keys alone."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.softmax = nn.Softmax(-1)
+
+    def core(self, q: Tensor, k: Tensor, v: Tensor, ignore: Tensor | None) -> Tensor:
+        scores = q @ k.transpose(-1, -2) / q.shape[-1] ** 0.5
+        if ignore is not None:
+            scores = scores.masked_fill(ignore == 0, -1e9)
+        return self.softmax(scores) @ v
+
+    def forward(self, x: Tensor, padding_mask: Tensor | None = None) -> Tensor:
+        shown = None if padding_mask is None else padding_mask.expand(x.shape[0], self.H, -1, -1)
+        return self.layer(x, shown)

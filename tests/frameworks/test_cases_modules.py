@@ -1010,3 +1010,14 @@ def test_the_line_of_a_mask_is_of_the_part_that_reads_it_in_another_folder(confo
     assert ended.status == 0, printed
     assert "mask-filled-minus-1e9" in printed, printed
     assert "hides as much (attending.py:7)" in printed, printed
+
+
+def test_of_numbers_that_hide_alike_the_same_is_named_with_a_layer_and_without(
+    conform: Callable, tmp_path: Path
+) -> None:
+    target = HERE / "cases_drawn.py:FilledBeforeASoftmax"
+    for layer in ((), ("--layer", "pre-gelu")):
+        ended = conform("check", target, *layer, "--dtype", "float32", "--out", tmp_path / f"out{len(layer)}")
+        printed = " ".join(ended.stdout.split())
+        assert ended.status == (1 if layer else 0), printed
+        assert "Masked scores are filled with −1e9" in printed, printed
