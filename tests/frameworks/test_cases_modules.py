@@ -1021,3 +1021,4 @@ def test_of_numbers_that_hide_alike_the_same_is_named_with_a_layer_and_without(
         printed = " ".join(ended.stdout.split())
         assert ended.status == (1 if layer else 0), printed
         assert "Masked scores are filled with −1e9" in printed, printed
+        assert not layer or "At: cases_drawn.py:" in printed, printed
