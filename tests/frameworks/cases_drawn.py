@@ -123,6 +123,21 @@ class FillsNothing(Plain):
         return self.layer(x, src_padding_mask)
 
 
+class FillsNothingBesideOneNorm(FillsNothing):
+    """Its norms are one, which may be meant."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm2 = self.norm1
+
+    def layer(self, x: Tensor, ignore: Tensor | None = None) -> Tensor:
+        x = self.norm1(x + self.attend(x, ignore))
+        return self.norm2(x + self.ffn(x))
+
+    def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
+        return self.layer(x, mask)
+
+
 class FilledBeforeASoftmax(Plain):
     """Its softmax is a part, whose weights are seen; its mask is of keys alone."""
 

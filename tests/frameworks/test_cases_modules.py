@@ -113,6 +113,9 @@ DUE: dict[str, dict[str, Due]] = {
         "FillsNothing": Due(
             1, (f"src_padding_mask is taken and hides no position (bool [batch, sequence]) ({FILLED})",), ()
         ),
+        "FillsNothingBesideOneNorm": right(
+            "6 warnings: masked_fill gives a new tensor, which is thrown away", masks=False
+        ),
         "HeadsMapTheirOwn": beyond("a linear map takes some of the features alone", "cases_drawn.py:"),
     },
     "cases_repositories": {

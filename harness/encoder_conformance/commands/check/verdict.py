@@ -144,9 +144,12 @@ def _warned(warnings: Sequence[Finding]) -> str:
 
 
 def _doubt(finding: Finding) -> int | None:
-    """The less, the less likely it was meant; None for what may well be. What fills a mask is most often no slip."""
+    """The less, the less likely it was meant; None for what may well be. What fills a mask is most often no slip, and
+    what is thrown away always one."""
     if finding.kind in _SELDOM_MEANT:
         return 0
+    if finding.kind == "fill-thrown-away":
+        return -1
     if finding.kind == "choice-of-its-own":
         return 3 if all(str(each).startswith("mask-") for each in _deviations_of(finding)) else 1
     return 2 if _is_unusual(finding) else None
