@@ -104,7 +104,7 @@ DUE: dict[str, dict[str, Due]] = {
             ("Cause unknown", "This layer is wrong"),
         ),
         "ThreeBranches": beyond("more residual sums than the two of a layer", "return x + self.ffn(self.norm2(x))"),
-        "OfSeveralInputs": right("post-norm", "x is the first of 2 arguments", "item 1 of x (true = ignore)"),
+        "OfSeveralInputs": right("post-norm", "x is the first of 2 arguments", "item 1 of inputs (true = ignore)"),
         "OfOneBatch": refused("its batch has to be 2, for which it was made: it takes x [2, 5, 16], and no [3, 5, 16]"),
         "NamesNoAttribute": Due(
             2, ("has no attribute 'h'", "that line names what is not there: mend it"), ("conform_inputs", "--with")
