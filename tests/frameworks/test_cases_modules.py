@@ -77,6 +77,9 @@ OF_THE_PART = (
         + next(n for n, line in enumerate((HERE / "cases_jax.py").read_text().splitlines()) if "# of the part" in line)
     ),
 )
+FILLED = "cases_drawn.py:{}".format(
+    1 + next(n for n, line in enumerate((HERE / "cases_drawn.py").read_text().splitlines()) if "# this one" in line)
+)
 ONE_MAP = "its feed-forward network is one linear map", "return self.one(x)"
 UNCALLED = "has no __call__", "name a module of yours whose __call__ calls encode"
 NEEDED = {
@@ -93,6 +96,27 @@ DUE: dict[str, dict[str, Due]] = {
         "PlainPost": right("post-norm"),
         "BeginsAsNothing": right("pre-norm"),
         "PlainByEinsum": right("pre-norm"),
+    },
+    "cases_drawn": {
+        "OneNormUnscaled": Due(
+            2,
+            ("are multiplied by 1 before the softmax", "say what it should be with --layer", "cases_drawn.py:"),
+            ("Cause unknown", "This layer is wrong"),
+        ),
+        "ThreeBranches": beyond("more residual sums than the two of a layer", "return x + self.ffn(self.norm2(x))"),
+        "OfSeveralInputs": right("post-norm", "x is the first of 2 arguments", "item 1 of inputs (true = ignore)"),
+        "OfOneBatch": refused("its batch has to be 2, for which it was made: it takes x [2, 5, 16], and no [3, 5, 16]"),
+        "NamesNoAttribute": Due(
+            2, ("has no attribute 'h'", "that line names what is not there: mend it"), ("conform_inputs", "--with")
+        ),
+        "KeepsItsWeights": right("kept is changed by each call (cases_drawn.py:", "self.kept, y = self.weighted("),
+        "FillsNothing": Due(
+            1, (f"src_padding_mask is taken and hides no position (bool [batch, sequence]) ({FILLED})",), ()
+        ),
+        "FillsNothingBesideOneNorm": right(
+            "6 warnings: masked_fill gives a new tensor, which is thrown away", masks=False
+        ),
+        "HeadsMapTheirOwn": beyond("a linear map takes some of the features alone", "cases_drawn.py:"),
     },
     "cases_repositories": {
         "ToldOfTraining": right("post-norm"),
@@ -968,3 +992,69 @@ def test_a_bias_that_the_stated_layer_lacks_is_not_said_to_be_read_nowhere(confo
     assert ended.status == 1, printed
     assert "is read nowhere" not in printed, printed
     assert "the parameter k.bias has no place in the layer that is stated" in printed, printed
+
+
+def test_scores_that_nothing_divides_are_the_cause_where_one_norm_stands_for_two(
+    conform: Callable, tmp_path: Path
+) -> None:
+    target = HERE / "cases_drawn.py:OneNormUnscaled"
+    ended = conform("check", target, "--layer", "post-gelu", "--dtype", "float32", "--out", tmp_path / "out")
+    printed = " ".join(ended.stdout.split())
+    assert ended.status == 1, printed
+    assert "Cause: The scores are not scaled (scale-missing" in printed, printed
+    assert "Cause unknown" not in printed, printed
+
+
+def test_the_line_of_a_mask_is_of_the_part_that_reads_it_in_another_folder(conform: Callable, tmp_path: Path) -> None:
+    """The part is one of a list, and asserts something of its mask before it reads it."""
+    parts, blocks = tmp_path / "of_parts", tmp_path / "of_blocks"
+    parts.mkdir()
+    blocks.mkdir()
+    (parts / "attending.py").write_text(
+        "from torch import nn\n"
+        "class Attending(nn.Module):\n"
+        "    def forward(self, q, k, v, mask=None):\n"
+        "        scores = q @ k.transpose(-1, -2) / q.shape[-1] ** 0.5\n"
+        "        if mask is not None:\n"
+        "            assert mask.ndim == 3\n"
+        "            scores = scores.masked_fill(mask == 0, -1e9)\n"
+        "        return scores.softmax(-1) @ v\n"
+    )
+    (blocks / "block.py").write_text(
+        "import sys\n"
+        "from pathlib import Path\n"
+        "import torch\n"
+        f"sys.path.insert(0, {str(HERE)!r})\n"
+        "sys.path.insert(0, str(Path(__file__).parents[1]))\n"
+        "from cases_plain import Plain\n"
+        "from of_parts.attending import Attending\n"
+        "class Block(Plain):\n"
+        "    def __init__(self):\n"
+        "        super().__init__()\n"
+        "        self.heads = torch.nn.ModuleList(Attending() for _ in range(self.H))\n"
+        "    def forward(self, x, mask=None):\n"
+        "        y = self.norm1(x)\n"
+        "        q, k, v = (self.split(each(y)) for each in (self.q, self.k, self.v))\n"
+        "        made = []\n"
+        "        for i in range(self.H):\n"
+        "            made.append(self.heads[i](q[:, i], k[:, i], v[:, i], mask))\n"
+        "        x = x + self.o(torch.cat(made, -1))\n"
+        "        return x + self.ffn(self.norm2(x))\n"
+    )
+    ended = conform("check", blocks / "block.py:Block", "--dtype", "float32", "--out", tmp_path / "out")
+    printed = " ".join(ended.stdout.split())
+    assert ended.status == 0, printed
+    assert "mask-filled-minus-1e9" in printed, printed
+    assert "hides as much (attending.py:7)" in printed, printed
+
+
+def test_of_numbers_that_hide_alike_the_same_is_named_with_a_layer_and_without(
+    conform: Callable, tmp_path: Path
+) -> None:
+    target = HERE / "cases_drawn.py:FilledBeforeASoftmax"
+    for layer in ((), ("--layer", "pre-gelu")):
+        ended = conform("check", target, *layer, "--dtype", "float32", "--out", tmp_path / f"out{len(layer)}")
+        printed = " ".join(ended.stdout.split())
+        assert ended.status == (1 if layer else 0), printed
+        assert "Masked scores are filled with −1e9" in printed, printed
+        assert not layer or "At: cases_drawn.py:" in printed, printed

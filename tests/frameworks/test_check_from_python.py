@@ -143,6 +143,30 @@ def test_a_missing_package_is_named_with_the_command_that_adds_it(tmp_path: Path
     assert refused.value.hint == hint
 
 
+def test_a_file_that_lies_beside_the_one_that_imports_it_is_no_package(tmp_path: Path) -> None:
+    """As where the author ran it in its folder."""
+    parts = tmp_path / "of_nobody_parts"
+    parts.mkdir()
+    (parts / "block.py").write_text("from of_nobody_norm import Norm\n")
+    (parts / "of_nobody_norm.py").write_text("class Norm: ...\n")
+    (tmp_path / "lacks.py").write_text("from of_nobody_parts.block import Norm\ndef made(): ...\n")
+    with pytest.raises(BadTarget, match="No module named 'of_nobody_norm'") as refused:
+        load_target("lacks.py:made", {}, tmp_path)
+    assert refused.value.hint == f"of_nobody_norm.py lies beside it, where Python does not look: PYTHONPATH={parts}"
+
+
+def test_a_package_that_asks_for_its_own_version_is_to_be_installed_from_its_folder(tmp_path: Path) -> None:
+    package = tmp_path / "of_nobody_basics"
+    package.mkdir()
+    (package / "__init__.py").write_text(
+        "import importlib.metadata\n__version__ = importlib.metadata.version('of_nobody_basics')\n"
+    )
+    (tmp_path / "lacks.py").write_text("import of_nobody_basics\ndef made(): ...\n")
+    with pytest.raises(BadTarget, match="PackageNotFoundError") as refused:
+        load_target("lacks.py:made", {}, tmp_path)
+    assert refused.value.hint == f"it asks for what an installed package alone has: pip install -e {tmp_path}"
+
+
 def test_a_package_that_lacks_another_is_not_said_to_be_missing(tmp_path: Path) -> None:
     package = tmp_path / "of_somebody"
     package.mkdir()

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from encoder_conformance.protocol.arguments import MEANINGS, MaskArgument, UngivenArgument, UnusableMask
 from encoder_conformance.protocol.finding_kinds import FindingKind
-from encoder_conformance.protocol.findings import Finding, Severity, said_at, source_of
+from encoder_conformance.protocol.findings import Finding, Severity, SourceLine, said_at, source_of
 from encoder_conformance.protocol.module_description import ModuleDescription
 from encoder_conformance.subjects.interfaces import compared, conventional_meaning, is_of_padding, usual_meaning
 
@@ -17,7 +17,9 @@ def argument_findings(described: ModuleDescription, reference: ModuleDescription
     yield from _of_place(described)
     for unusable in described.unusable_masks:
         stated = is_stated and unusable.argument not in idle
-        yield _at_its_line(_of_unusable(unusable, described, stated=stated), described, unusable.argument)
+        line = _line_of(unusable, described)
+        found = _of_unusable(unusable, described, line, stated=stated)
+        yield found.model_copy(update={"about": {**found.about, **source_of(line)}})
     if not described.masks and not described.unusable_masks:
         yield _finding("note", "no-mask", "no argument of it hides a position: it is judged without masks")
     turned = described.not_read is not None and "softmax_over_queries" in described.not_read.features
@@ -57,15 +59,18 @@ _HIDE_NOTHING = ("idle", "elsewhere")
 _WITHOUT = "it is judged without"
 
 
-def _at_its_line(finding: Finding, described: ModuleDescription, name: str) -> Finding:
-    """The finding with the line that reads the argument as its source."""
-    return finding.model_copy(update={"about": {**finding.about, **source_of(described.line_of_argument(name))}})
+def _line_of(mask: UnusableMask, described: ModuleDescription) -> str:
+    """The line that reads the argument; where it hides nothing, that of the fill which is thrown away, if there is
+    one."""
+    sources = (each.about.get("source") for each in described.notes if each.kind == "fill-thrown-away")
+    thrown_away = (str(SourceLine.model_validate(each)) for each in sources if each) if mask.kind == "idle" else ()
+    return next(iter(thrown_away), described.line_of_argument(mask.argument))
 
 
-def _of_unusable(mask: UnusableMask, described: ModuleDescription, *, stated: bool) -> Finding:
+def _of_unusable(mask: UnusableMask, described: ModuleDescription, line: str, *, stated: bool) -> Finding:
     """An error where a call raises, where a layer's mask leaves something of what it hides, and where one that can be
     nothing but a mask of padding hides nothing, or one of attention does something else."""
-    name, at = mask.argument, said_at(described.line_of_argument(mask.argument))
+    name, at = mask.argument, said_at(line)
     about = {"argument": name, "form": mask.form}
     match mask.kind:
         case "refused" | "sized" | "cuda":

@@ -8,7 +8,13 @@ from pathlib import Path
 
 from encoder_conformance.commands.check.also import Beside
 from encoder_conformance.commands.check.by_reading import by_norm, by_reading
-from encoder_conformance.commands.check.chosen import Chosen, chosen, explained_in_both, number_that_hides
+from encoder_conformance.commands.check.chosen import (
+    Chosen,
+    chosen,
+    explained_in_both,
+    number_that_hides,
+    with_usual_number_first,
+)
 from encoder_conformance.commands.check.covered import asked_in
 from encoder_conformance.commands.check.findings import findings_of, of_sizes, of_way_back
 from encoder_conformance.commands.check.results import CheckResult, PartResult, RefusedPart
@@ -197,7 +203,7 @@ class Checking:
         if choice is None:
             found = seen.diagnoses(subject.name, in_catalogue_alone=needs_no_equation(part.described))
             in_both = explained_in_both(records, [by_reading(part.described, each) for each in found])
-            diagnoses = tuple(by_norm(part.described, each) for each in in_both)
+            diagnoses = tuple(with_usual_number_first(by_norm(part.described, each)) for each in in_both)
             of_output = ("dropout-gradient", "gradient")
             own = any(each.name in of_output and each.outcome == "pass" for each in way_back)
             choice = chosen(subject, cases, records, diagnoses, golden, own_gradients=own) if chooses else None

@@ -112,6 +112,17 @@ def chosen(
     return judged_with(_OF_ROUNDING, subject, cases, [wide.get(each.key, each) for each in records], expected)
 
 
+def with_usual_number_first(found: Diagnosis) -> Diagnosis:
+    """The same, with the first of the numbers that hide named, of those that these cases cannot tell apart: where a
+    module chooses it, that is the one which is said."""
+    alike = (found.deviations, *found.indistinguishable)
+    if len(alike) == 1 or any(len(names) != 1 or names[0] not in _NUMBERS for names in alike):
+        return found
+    first, *others = sorted(alike, key=lambda names: _ORDER.index(names[0]))
+    named = {"deviations": first, "sentences": (catalogue()[first[0]].sentence,)}
+    return found.model_copy(update={**named, "indistinguishable": tuple(others)})
+
+
 def norms_read(facts: Sequence[Fact]) -> list[str]:
     """The choices of a norm that the graph shows."""
     return [name for each in facts if each.key == NORM_FORM for name in CHOICES if {each.value} == _forms_of(name)]

@@ -12,7 +12,7 @@ from encoder_conformance.oracle.layer_differences import differences
 from encoder_conformance.protocol.arguments import MEANINGS, MaskArgument
 from encoder_conformance.protocol.finding_kinds import FindingKind
 from encoder_conformance.protocol.findings import Finding
-from encoder_conformance.protocol.module_description import ModuleDescription
+from encoder_conformance.protocol.module_description import ModuleDescription, argument_key
 from encoder_conformance.reports.run.matrix import format_sigma
 from encoder_conformance.reports.run.terminal import HEADINGS, SIGMA, diagnosis_rest
 from encoder_conformance.spec.layer import Layer
@@ -144,9 +144,12 @@ def _warned(warnings: Sequence[Finding]) -> str:
 
 
 def _doubt(finding: Finding) -> int | None:
-    """The less, the less likely it was meant; None for what may well be. What fills a mask is most often no slip."""
+    """The less, the less likely it was meant; None for what may well be. What fills a mask is most often no slip, and
+    what is thrown away always one."""
     if finding.kind in _SELDOM_MEANT:
         return 0
+    if finding.kind == "fill-thrown-away":
+        return -1
     if finding.kind == "choice-of-its-own":
         return 3 if all(str(each).startswith("mask-") for each in _deviations_of(finding)) else 1
     return 2 if _is_unusual(finding) else None
@@ -229,8 +232,8 @@ def _cause(found: Diagnosis, formats: str) -> str:
 
 def _place(part: PartResult) -> str:
     """The line of source of the first error that has one; else of what is no layer's, or is read in another's place;
-    or, where there is no error, of another warning; else of a key in which it is another, or of the first stage that is
-    wrong."""
+    or, where there is no error, of another warning; else of a key in which it is another, of the mask whose number is
+    the cause, or of the first stage that is wrong."""
     described = part.described
     leading = [each for each in part.warnings if each.kind in ("layer-not-read", "parameter-read-twice")]
     others = [] if part.errors else [each for each in part.warnings if each not in leading]
@@ -241,8 +244,15 @@ def _place(part: PartResult) -> str:
     keys = [key for key, _, _ in differences(read, stated)] if read is not None and stated is not None else []
     stages = [each.first_stage for each in part.diagnoses if each.first_stage]
     stages += [one.stage for each in part.diagnoses if each.of == "backward" for one in each.equations]
-    names = [*keys, *(name for stage in stages for name in _of_stage(described, stage))]
+    masks = [argument_key(mask.argument) for mask in described.masks] if _is_of_masks(part.diagnoses) else []
+    names = [*keys, *masks, *(name for stage in stages for name in _of_stage(described, stage))]
     return next((described.lines[name] for name in names if name in described.lines), "")
+
+
+def _is_of_masks(diagnoses: Sequence[Diagnosis]) -> bool:
+    """Whether all that explains it is what a mask makes of the scores that it hides."""
+    named = [name for each in diagnoses for name in each.deviations]
+    return bool(named) and all(name.startswith("mask-") for name in named)
 
 
 def _of_stage(described: ModuleDescription, stage: str) -> Iterator[str]:

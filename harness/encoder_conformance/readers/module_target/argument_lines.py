@@ -9,6 +9,7 @@ from pathlib import Path
 from types import FunctionType
 
 from encoder_conformance.protocol.module_description import argument_key
+from encoder_conformance.readers.module_target.errors import is_installed
 
 _CALLS = ("forward", "call", "__call__")
 """The methods by which PyTorch, Keras and JAX call a module."""
@@ -32,8 +33,13 @@ def _of_parts(module: object, method: FunctionType, name: str) -> Iterator[str]:
     for call in ast.walk(tree):
         if isinstance(call, ast.Call) and call.lineno <= first <= (call.end_lineno or 0):
             part = _part_called(call, module, method)
-            beside = (each for each in _calls_of(part) if _folder_of(each) == _folder_of(method))
+            beside = (each for each in _calls_of(part) if _is_beside(_folder_of(each), _folder_of(method)))
             yield from (line_of_argument(part, given) for each in beside for given in _given_as(call, each, name))
+
+
+def _is_beside(folder: Path, own: Path) -> bool:
+    """Whether it is the module's own folder, or both are the user's, as `layers/` beside `blocks/` is."""
+    return folder == own or not (is_installed(folder) or is_installed(own))
 
 
 def _folder_of(method: FunctionType) -> Path:
@@ -41,11 +47,14 @@ def _folder_of(method: FunctionType) -> Path:
 
 
 def _part_called(call: ast.Call, module: object, method: FunctionType) -> object:
-    """The part of `self.attention(…)`, or its class where that comes into being in a call, as in Flax Linen: of
-    `Attention(…)(…)`, too. None of another call."""
-    made = call.func
+    """The part of `self.attention(…)`, the first of `self.heads[i](…)`, or its class where that comes into being in a
+    call, as in Flax Linen: of `Attention(…)(…)`, too. None of another call."""
+    made, is_one_of = call.func, isinstance(call.func, ast.Subscript)
+    made = made.value if isinstance(made, ast.Subscript) else made
     if isinstance(made, ast.Attribute) and isinstance(made.value, ast.Name) and made.value.id == "self":
         part = getattr(module, made.attr, None)
+        if is_one_of:
+            return next(iter(part), None) if isinstance(part, Iterable) else None
         return _made_in_setup(module, made.attr) if part is None else part
     return _class_named(made, method)
 
@@ -119,8 +128,10 @@ def _named_at(tree: ast.AST, name: str) -> Iterator[int]:
 
 
 def _read_at(tree: ast.AST, name: str) -> Iterator[int]:
-    """The lines that read it, but for those that ask whether it is None."""
+    """The lines that read it, but for those that ask whether it is None, or assert something of it."""
     asked = {id(node.left) for node in ast.walk(tree) if isinstance(node, ast.Compare) and _is_none(node)}
+    asserted = (each for node in ast.walk(tree) if isinstance(node, ast.Assert) for each in ast.walk(node.test))
+    asked |= {id(each) for each in asserted}
     for node in ast.walk(tree):
         if isinstance(node, ast.Name) and node.id == name and isinstance(node.ctx, ast.Load) and id(node) not in asked:
             yield node.lineno

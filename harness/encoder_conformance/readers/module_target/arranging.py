@@ -24,15 +24,16 @@ _MASKED = ("full", "cumulative", *OF_LENGTHS)
 class Arrangement:
     """`form`: of x, a key of FORMS. `beside`: argument → what it is given where no mask takes its place.
 
-    `keys`: x and all else is in one mapping, x under the first of these keys; or
-    in a tuple, where these are numbers. `offered`: those of them that may be masks. `mapped`: masks of padding that
-    lie as x does, which is a map. `listed`: masks that stand in a list, of one. `past_first`: masks of padding that
-    have no place for the first position.
+    `keys`: x and all else is in one mapping, x under the first of these keys; or in a tuple, where these are numbers,
+    or, `spread`, in arguments without names. `offered`: those of them that may be masks. `mapped`: masks of padding
+    that lie as x does, which is a map. `listed`: masks that stand in a list, of one. `past_first`: masks of padding
+    that have no place for the first position.
     """
 
     form: str = "BSD"
     beside: Mapping[str, Supply] = field(default_factory=dict)
     keys: tuple[str, ...] = ()
+    spread: bool = False
     offered: tuple[str, ...] = ()
     mapped: tuple[str, ...] = ()
     listed: tuple[str, ...] = ()
@@ -57,11 +58,9 @@ class Arrangement:
         found += [f"{name} is given as a list of one mask" for name in self.listed]
         found += [f"{name} is given without the first position, which it hides from none" for name in self.past_first]
         if self.keys:
-            found.append(
-                f"x is the first of a tuple of {len(self.keys)}"
-                if self.keys[0].isdigit()
-                else f"x is {self.keys[0]!r} of a mapping"
-            )
+            together = f"{len(self.keys)} arguments" if self.spread else f"a tuple of {len(self.keys)}"
+            by_place = self.keys[0].isdigit()
+            found.append(f"x is the first of {together}" if by_place else f"x is {self.keys[0]!r} of a mapping")
         return tuple(found)
 
     @property
@@ -88,7 +87,8 @@ class Arrangement:
         if self.keys:
             held = {key: named.pop(key) for key in self.keys[1:] if key in named}
             if self.keys[0].isdigit():
-                return module((laid, *(held.get(key) for key in self.keys[1:])), **named), laid
+                values = laid, *(held.get(key) for key in self.keys[1:])
+                return module(*values, **named) if self.spread else module(values, **named), laid
             return module(arrays.held({self.keys[0]: laid, **held}), **named), laid
         if x_name:
             return module(**{x_name: laid, **named}), laid

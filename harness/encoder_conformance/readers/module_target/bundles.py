@@ -99,7 +99,9 @@ def bundled(module: LiveModule, x: Array) -> Arrangement | None:
         other.run({"x": x})
     except ExecutionError as error:
         if found := unpacked(str(error), known):
-            return found
+            spread = replace(found, spread=True)  # of `*inputs`, which are unpacked in the same way
+            other = module.arranged(spread)
+            return spread if other is not None and other.takes(x) else found
     return listening.heard[0].keys_for(known) if listening.heard else None
 
 

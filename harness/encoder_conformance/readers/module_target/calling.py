@@ -52,7 +52,8 @@ def signature_of(forward: Callable[..., Any], name: str, *, skipped: int = 0, ke
     parameters = [p for p in every if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)]
     hands_on = any(p.kind == p.VAR_KEYWORD for p in every)
     if not parameters and every:  # whatever it is called with
-        return Signature(_X[0], (), named=every[0].kind == every[0].VAR_KEYWORD, hands_on=hands_on)
+        x = every[0].name if every[0].kind == every[0].VAR_POSITIONAL and len(every) == 1 else _X[0]
+        return Signature(x, (), named=every[0].kind == every[0].VAR_KEYWORD, hands_on=hands_on)
     if not parameters:
         raise BadTarget(f"{name} takes no argument", "an encoder layer takes x", "takes-no-x")
     no_keys = [p for p in parameters if not (keys and is_random(p.name))]

@@ -109,6 +109,11 @@ def last_frames(error: BaseException) -> str:
     return "\n".join([text, *(f"  {each.filename}:{each.lineno}, in {each.name}: {each.line}" for each in shown)])
 
 
+def is_installed(folder: Path) -> bool:
+    """Whether what lies there is Python's own, or installed: no code of the user's."""
+    return str(folder.resolve()).startswith(_OTHERS)
+
+
 def _is_in(frame: traceback.FrameSummary, folders: tuple[str, ...]) -> bool:
     return str(Path(frame.filename).resolve()).startswith(folders)
 

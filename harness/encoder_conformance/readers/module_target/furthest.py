@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any, NamedTuple
 
 from encoder_conformance.readers.module_target.arranging import Arrangement
-from encoder_conformance.readers.module_target.errors import LineReached, places_of
+from encoder_conformance.readers.module_target.errors import LineReached, names_nothing, places_of
 from encoder_conformance.readers.module_target.forms_of_x import Arrays
 from encoder_conformance.readers.module_target.live import LiveModule
 from encoder_conformance.readers.module_target.returned import OtherShape
@@ -19,11 +19,13 @@ OF_A_VIEW = "view size is not compatible with input tensor's size and stride"
 
 class Reached(NamedTuple):
     """How far a module's call came: the lines of the user's source that it was in, the outermost first, and how many
-    functions it had called. `answered`: it came to its end, and gave another shape."""
+    functions it had called. `answered`: it came to its end, and gave another shape. `names_nothing`: it raised that a
+    line names what is not there, whatever it is given."""
 
     places: tuple[LineReached, ...] = ()
     calls: int = 0
     answered: bool = False
+    names_nothing: bool = False
 
     def is_beyond(self, other: "Reached") -> bool:
         """A later line of one function is further. Else the calls tell: what fails in a function that a line calls may
@@ -50,9 +52,10 @@ class Failed:
 
 @dataclass(frozen=True)
 class _Watched(Arrangement):
-    """Notes how far the module came before it raised."""
+    """Notes how far the module came before it raised. `own`: the kinds of its parts."""
 
     reached: list[Reached] = field(default_factory=list, compare=False)
+    own: tuple[type, ...] = ()
 
     def call(
         self, module: Callable[..., Any], x_name: str, x: Any, given: Mapping[str, Any], arrays: Arrays
@@ -69,7 +72,8 @@ class _Watched(Arrangement):
                 return module(*inputs, **named)
             except Exception as error:
                 sys.setprofile(before)
-                self.reached.append(Reached(places_of(error), calls))
+                nothing = names_nothing(error, *self.own)
+                self.reached.append(Reached(places_of(error), calls, names_nothing=nothing))
                 raise
             finally:
                 sys.setprofile(before)
@@ -77,19 +81,20 @@ class _Watched(Arrangement):
         return super().call(watched, x_name, x, given, arrays)
 
 
-def watched(arrangement: Arrangement) -> tuple[Arrangement, list[Reached]]:
+def watched(arrangement: Arrangement, own: tuple[type, ...] = ()) -> tuple[Arrangement, list[Reached]]:
     """The same call, which notes how far the module came, each time that it raises."""
     reached = list[Reached]()
     held = {each.name: getattr(arrangement, each.name) for each in fields(Arrangement)}
-    return _Watched(**held, reached=reached), reached
+    return _Watched(**held, reached=reached, own=own), reached
 
 
 def furthest(module: LiveModule, tries: Iterable[tuple[Arrangement, Array]]) -> Failed | None:
     """Of these calls that which came furthest, of several the first; None where none of them fails. What no argument is
     the cause of stands before all."""
     best: Failed | None = None
+    own = tuple({type(each) for each in module.objects()})
     for arrangement, x in tries:
-        noted, reached = watched(arrangement)
+        noted, reached = watched(arrangement, own)
         if (other := module.arranged(noted)) is None:
             return None
         try:

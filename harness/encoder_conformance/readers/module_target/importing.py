@@ -8,10 +8,12 @@ import sys
 from collections.abc import Callable, Iterator
 from difflib import get_close_matches
 from importlib.machinery import PathFinder
+from importlib.metadata import PackageNotFoundError
 from pathlib import Path
 from types import ModuleType
 from typing import TypeVar
 
+from encoder_conformance.platform.paths import shown
 from encoder_conformance.readers.module_target.errors import BadTarget, is_at_import, last_frames, places_of
 from encoder_conformance.readers.module_target.installing import install
 from encoder_conformance.readers.module_target.time_limits import TookTooLong, too_long
@@ -152,5 +154,9 @@ def _to_add(error: ModuleNotFoundError) -> str:
         return ""
     importing = next((Path(each.function[0]) for each in reversed(places_of(error))), None)
     beside = [] if importing is None else [each.stem for each in importing.parent.glob("*.py")]
+    if importing is not None and isinstance(error, PackageNotFoundError) and importing.parent.name == top:
+        return f"it asks for what an installed package alone has: pip install -e {shown(importing.parent.parent)}"
+    if importing is not None and top in beside:
+        return f"{top}.py lies beside it, where Python does not look: PYTHONPATH={shown(importing.parent)}"
     alike = get_close_matches(top, beside, n=1, cutoff=_ALIKE)
     return f"{install(top)}, unless it is a file of yours" + "".join(f": did you mean {each}?" for each in alike)

@@ -35,6 +35,7 @@ def choose_map(examination: Examination, alternatives: list[Layer]) -> None:
         found = search_map(bench, alternatives, read)
         if found is not None:
             examination.map, examination.absent, examination.searched = found.map, found.absent, found.search
+            examination.tied = tuple(found.map.shared())
             stated = examination.stated = found.layer
             examination.heads_known |= found.search.deviation is not None or found.search.head_counts == 1
     if examination.map is None:
@@ -97,7 +98,9 @@ def _is_misread(examination: Examination) -> bool:
     """Whether the live module is something else than what was read off it, for no reason that is known. Nothing of that
     is kept, then."""
     proof = examination.proof
-    if proof is None or proof.holds or examination.read_twice or examination.unread or examination.tied:
+    if proof is None or proof.holds or examination.read_twice or examination.unread:
+        return False
+    if examination.tied and not examination.exported.taken_for:
         return False
     if _has_norms_of_its_own(examination) or _has_buckets_of_its_own(examination):
         return False
@@ -118,7 +121,7 @@ def _is_misread(examination: Examination) -> bool:
     if exported.otherwise is not None:
         examination.exported = exported.otherwise
         examination.layer = examination.map = examination.proof = None
-        examination.absent = ()
+        examination.absent = examination.tied = ()
         return True
     of_marks = "score-scale-unusual" if live else ""
     taken_for = [each for each in exported.taken_for if each.kind != of_marks]
@@ -129,7 +132,7 @@ def _is_misread(examination: Examination) -> bool:
     notes = tuple(each for each in exported.notes if each.kind not in said)
     examination.exported = Exported(problem=problem, where=next(places, ""), notes=notes)
     examination.layer = examination.map = examination.proof = None
-    examination.absent = ()
+    examination.absent = examination.tied = ()
     return True
 
 

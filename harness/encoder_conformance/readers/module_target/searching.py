@@ -114,6 +114,8 @@ def _tried(
         key = repr((shapes, _heads_apart(own, layer)))
         maps = [*_maps(bench, own, layer, read)] if key not in asked else asked[key][0]
         parameters = parameters_for(layer, tuple(name for name in shapes if maps and name not in maps[0]))
+        if maps and (first := ElementMap(own, maps[0])).shared():
+            parameters = first.made_one(parameters)
         unmasked = load().situations["causal" if bench.always_causal or bench.semantics.causal else "no-mask"]
         case = Case(layer, unmasked, held=CaseParameters.of(parameters))
         if key not in asked:

@@ -18,7 +18,7 @@ from encoder_conformance.readers.module_target.by_effect import (
     with_x_again,
 )
 from encoder_conformance.readers.module_target.calling import may_be_mask
-from encoder_conformance.readers.module_target.errors import BadTarget
+from encoder_conformance.readers.module_target.errors import MEND, BadTarget
 from encoder_conformance.readers.module_target.furthest import OF_A_VIEW, furthest
 from encoder_conformance.readers.module_target.heads import heads_said
 from encoder_conformance.readers.module_target.in_lists import with_masks_in_lists
@@ -118,7 +118,7 @@ def arranged(module: LiveModule) -> tuple[LiveModule, Array] | None:
     for names in ((*known, name) for name in islice(others, _MOST_MISSED)):
         if (found := called_by_effect(module, widths, names)) is not None:
             return _opened(*found), found[1]
-    refuse_some_batches(module, widths, islice(_ways_of(module, widths, needed), _FIRST))
+    refuse_some_batches(module, widths, _ways_of(module, widths, needed))
     return None
 
 
@@ -224,7 +224,8 @@ def likeliest_problem(module: LiveModule) -> BadTarget | None:
     missed = missed_by(module, found.arrangement, found.x, left)
     needed += [name for name in missed if name not in needed]
     problem = f"it needs {', '.join(needed)} beside {module.signature.x}; given {given}: {found.problem}"
-    return BadTarget(problem, to_be_said(module.signature, "", *missed), "needs-arguments", arguments=needed)
+    hint = MEND if found.reached.names_nothing else to_be_said(module.signature, "", *missed)
+    return BadTarget(problem, hint, "needs-arguments", arguments=needed)
 
 
 def _ways_of(module: LiveModule, widths: Iterable[int], needed: tuple[str, ...] = ()) -> Iterator[Arrangement]:

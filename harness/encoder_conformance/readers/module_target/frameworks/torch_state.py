@@ -23,8 +23,10 @@ _FOREIGN = str(Path(torch.__file__).parent), str(PACKAGE.resolve())
 """Folders whose frames are not the user's."""
 _ASSIGNS = r"([-+*/|&@%]|//|\*\*|<<|>>)?=(?!=)"
 _CHANGES = r"\.(append|extend|insert|update|setdefault|pop|clear|add)\("
-_WRITTEN = r"\.{}\b(\[[^\]]*\])*\s*(" + _ASSIGNS + "|" + _CHANGES + ")"
-"""An assignment to an attribute of this name or into it, or a method that changes a container there."""
+_OF_SEVERAL = r"^\s*\(?[\w\s.,*\[\]]*\.{}\b[\w\s.,*\[\]]*\)?\s*=(?!=)"
+_WRITTEN = _OF_SEVERAL + r"|\.{}\b(\[[^\]]*\])*\s*(" + _ASSIGNS + "|" + _CHANGES + ")"
+"""An assignment to an attribute of this name or into it, or to several together; or a method that changes a container
+there."""
 
 
 class TorchState(HeldState):

@@ -199,10 +199,10 @@ def beyond(module: nn.Module, run: Callable[[Tensor], Any], x: Tensor, layout: L
         with seen, seen.recurrent(module):
             run(x)
         sums, layers = sums_in(module, lambda: run(x)), max(1, seen.products // _ATTENTION)
-        if sums > _SUMS * layers:
-            seen.found["sums"] = ""
-        is_stack = not seen.products % _ATTENTION and sums >= _SUMS * layers
-        if seen.products > _ATTENTION and not is_stack and not (sums <= _SUMS and seen.are_heads()):
+        if len(sums) > _SUMS * layers:
+            seen.found["sums"] = sums[_SUMS * layers]
+        is_stack = not seen.products % _ATTENTION and len(sums) >= _SUMS * layers
+        if seen.products > _ATTENTION and not is_stack and not (len(sums) <= _SUMS and seen.are_heads()):
             seen.found["products"] = seen.third
     return {each: seen.found[each] for each in _ORDER if each in seen.found}
 

@@ -9,11 +9,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import reduce
 from operator import or_
+from traceback import extract_stack
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from encoder_conformance.readers.module_target.calling_lines import code_in
 from encoder_conformance.readers.module_target.frameworks.torch_dispatch import SeesOperators
 
 _MAPS = {"mm", "addmm", "bmm", "baddbmm", "convolution", "linear", "matmul", "_grouped_mm", "mkldnn_rnn_layer"}
@@ -53,6 +55,8 @@ class _Recording(SeesOperators):
     def __init__(self) -> None:
         super().__init__()
         self.call = self.whole = _Call("", None)
+        self.sums_at = list[str]()
+        """The line of each residual sum, in order."""
         self._values: dict[int, tuple[Tensor, _Value]] = {}
         self._count = 0
 
@@ -79,6 +83,7 @@ class _Recording(SeesOperators):
             carried = self._carried(known)
             if carried:
                 self._in_calls("sums")
+                self.sums_at.append(code_in(extract_stack(), ("torch",)))
         self.take(made, _Value(above, mapped, carried))
 
     def take(self, made: Iterable[Tensor], value: _Value = _Value(0, 0, 0)) -> None:
@@ -115,11 +120,11 @@ def may_hold_layer(module: nn.Module, run: Callable[[], Any]) -> bool:
     return recording.whole.mixes and recording.whole.sums > 0
 
 
-def sums_in(module: nn.Module, run: Callable[[], Any]) -> int:
-    """The number of residual sums that `run` computes in the module."""
+def sums_in(module: nn.Module, run: Callable[[], Any]) -> list[str]:
+    """The line of each residual sum that `run` computes in the module, as `model.py:12: x = x + self.attend(x)`."""
     with _recorded(module) as recording, torch.no_grad():
         run()
-    return recording.whole.sums
+    return recording.sums_at
 
 
 def _layers(call: _Call) -> list[_Call]:

@@ -173,7 +173,7 @@ def linear_map(
     if not (features == features[:1]).all():
         features, block, heads = _by_heads(features, F, of_heads=len(np.unique(positions)) < len(positions))
     elif not np.array_equal(np.sort(features[0]), np.unique(features[0]) if of_a_part else np.arange(F)):
-        raise UnsupportedPattern("a linear map of some of the features alone")
+        raise UnsupportedPattern("a linear map of some of the features alone", "grouped_map")
     else:
         features, block = features[0], np.zeros(len(data), np.int64)
     weight = source.arranged(lambda values: arranged(values, product.second, summed, others))

@@ -209,8 +209,8 @@ SENTENCES: dict[Feature, tuple[str, str]] = {
         "name the part that has both (--at PATH)",
     ),
     "grouped_map": (
-        "a linear map has other weights for each group of features, each head or each position; in the specification "
-        "a map takes all features, and is the same at each position (E-2)",
+        "a linear map takes some of the features alone, or has other weights for each group of features, each head or "
+        "each position; in the specification a map takes all features, and is the same at each position (E-2)",
         _SOURCE,
     ),
     "map_of_heads": (
