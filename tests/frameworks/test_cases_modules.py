@@ -80,7 +80,7 @@ OF_THE_PART = (
 ONE_MAP = "its feed-forward network is one linear map", "return self.one(x)"
 UNCALLED = "has no __call__", "name a module of yours whose __call__ calls encode"
 NEEDED = {
-    **dict.fromkeys(("cases_jax", "cases_jax_held"), ("flax", "equinox", "jax2onnx")),
+    **dict.fromkeys(("cases_jax", "cases_jax_given", "cases_jax_held"), ("flax", "equinox", "jax2onnx")),
     "cases_keras": ("keras", "tf2onnx"),
 }
 """File → what it needs; the others PyTorch and its exporter."""
@@ -608,6 +608,13 @@ DUE: dict[str, dict[str, Due]] = {
         "GainsOfGains": beyond("what a norm gives is multiplied by a second vector", "At: cases_"),
         "SquaredReLU": beyond("its activation is none that a layer may have", "maximum(x, 0) ** 2", "_mistakes.py:"),
         "OfMish": beyond("its activation is none that a layer may have", "x * tanh(softplus(x))", "_mistakes.py:"),
+    },
+    "cases_jax_given": {
+        "NeedsThePaddingOfAnItem": right(
+            "is_pad: a mask that hides nothing, bool [batch, sequence] of 0", "with is_pad"
+        ),
+        "DropsInANarrowFormat": Due(0, ("This is a correct pre-norm",), ("✗",)),
+        "of_a_tuple_of_angles": Due(0, ("This is a correct post-norm", "fixed was not given"), ("✗",)),
     },
     "cases_jax_held": {
         "by_place_alone": Due(0, ("This is a correct pre-norm",), ("method",)),
