@@ -2,7 +2,6 @@
 
 from typing import Any
 
-import equinox as eqx
 import flax.linen as linen
 import jax
 import jax.numpy as jnp
@@ -38,7 +37,7 @@ class DropsInANarrowFormat(linen.Module):
 def of_a_tuple_of_angles() -> Any:
     """It turns all features at once where it is given sines and cosines, in what is annotated as a tuple alone."""
 
-    def turning(p: Any, x: jax.Array, mask: Any = None, fixed: tuple = None) -> jax.Array:  # type: ignore[type-arg,assignment]
+    def turning(p: Any, x: jax.Array, mask: Any = None, fixed: tuple | None = None) -> jax.Array:  # type: ignore[type-arg]
         if fixed is not None:
             sin, cos = (jnp.repeat(each, 2, -1) for each in fixed)
             x = x * cos + jnp.flip(x, -1) * sin
