@@ -1,6 +1,7 @@
 """Layers that take their masks otherwise than one by one, and as long as x."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from cases_plain import Plain, PlainPost
@@ -121,3 +122,17 @@ class MaskOfAClass(PlainPost):
 
     def forward(self, x: Tensor, mask: Hidden | None = None) -> Tensor:  # type: ignore[override]
         return self.layer(x, None if mask is None else mask.keys)
+
+
+class AddsNumbersOfTwoPositions(PlainPost):
+    """As LayoutLMv3's: numbers by distance, of words and on the page, which it needs and which are added to scores."""
+
+    def core(self, q: Tensor, k: Tensor, v: Tensor, ignore: Tensor | None) -> Tensor:
+        scores = q @ k.transpose(-1, -2) / q.shape[-1] ** 0.5 + (self._rel + self._page) / q.shape[-1] ** 0.5
+        return (scores if ignore is None else scores + ignore).softmax(-1) @ v
+
+    def forward(
+        self, x: Tensor, attention_mask: Tensor | None = None, rel_pos: Any = None, rel_2d_pos: Any = None
+    ) -> Tensor:
+        self._rel, self._page = rel_pos, rel_2d_pos
+        return self.layer(x, attention_mask)

@@ -607,6 +607,7 @@ DUE: dict[str, dict[str, Due]] = {
         "KeptFromTheEnds": right("pre-norm"),
         "GainsOfGains": beyond("what a norm gives is multiplied by a second vector", "At: cases_"),
         "SquaredReLU": beyond("its activation is none that a layer may have", "maximum(x, 0) ** 2", "_mistakes.py:"),
+        "LowersAllScores": Due(2, ("are multiplied by -3.53553e+08 before the softmax", *MISTAKES), ("no softmax",)),
         "OfMish": beyond("its activation is none that a layer may have", "x * tanh(softplus(x))", "_mistakes.py:"),
     },
     "cases_jax_given": {
@@ -749,6 +750,7 @@ DUE: dict[str, dict[str, Due]] = {
         "OfOneItemOverQueries": refused("the softmax of the scores is over the queries", "At: cases_items.py:"),
     },
     "cases_masks": {
+        "AddsNumbersOfTwoPositions": right("post-norm", "rel_2d_pos: a bias that adds nothing", *ZEROS),
         "MaskOfAClass": right("mask takes a Hidden, and no array: it was not given", masks=False),
         "MaskOnCuda": right("padding needs CUDA, and is given on the CPU", "it was asked without padding", masks=False),
         "ViewsWhatIsTransposed": Due(
