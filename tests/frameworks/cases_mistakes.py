@@ -432,7 +432,7 @@ class OutputTimesANumber(Plain):
 
 
 class LowersAllScores(Plain):
-    """Where it is given no mask, all scores are lowered by themselves times 1e9: of all but the lowest nothing is left."""
+    """Without a mask all scores are lowered by themselves times 1e9: of all but the lowest nothing is left."""
 
     def core(self, q: Tensor, k: Tensor, v: Tensor, ignore: Tensor | None) -> Tensor:
         scores = q @ k.transpose(-1, -2) / q.shape[-1] ** 0.5
