@@ -105,8 +105,8 @@ def _linear(scores: Array, at_zero: Array, observed: Array, open_: Array, axis: 
 def _steep(
     logs: Callable[[Array], Array], scores: Array, at_zero: Array, observed: Array, axis: int
 ) -> SoftmaxForm | None:
-    """Without a cap, of a scale at which these scores leave of some keys nothing: smaller ones tell it, and it has to
-    hold of these, too."""
+    """Without a cap, of a scale at which these scores [B, H, Q, K] leave of some keys nothing, by the logarithms of the
+    weights: smaller scores tell it, and it has to hold of these, too."""
     lost = np.isfinite(at_zero) & ~np.isfinite(observed)
     for smaller in _SMALLER if lost.any() else ():
         seen = logs(scores * smaller)
