@@ -136,3 +136,10 @@ class AddsNumbersOfTwoPositions(PlainPost):
     ) -> Tensor:
         self._rel, self._page = rel_pos, rel_2d_pos
         return self.layer(x, attention_mask)
+
+
+class ComparesItsMask(PlainPost):
+    """It is called with a mask always, 1 = attend, though that is None by default: None is equal to nothing."""
+
+    def forward(self, x: Tensor, attention_mask: Any = None) -> Tensor:
+        return self.layer(x, (attention_mask == 0)[:, :])

@@ -750,6 +750,7 @@ DUE: dict[str, dict[str, Due]] = {
         "OfOneItemOverQueries": refused("the softmax of the scores is over the queries", "At: cases_items.py:"),
     },
     "cases_masks": {
+        "ComparesItsMask": right("post-norm", "it is called with attention_mask: a mask that hides nothing"),
         "AddsNumbersOfTwoPositions": right("post-norm", "rel_2d_pos: a bias that adds nothing", *ZEROS),
         "MaskOfAClass": right("mask takes a Hidden, and no array: it was not given", masks=False),
         "MaskOnCuda": right("padding needs CUDA, and is given on the CPU", "it was asked without padding", masks=False),
