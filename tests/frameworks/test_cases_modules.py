@@ -190,6 +190,7 @@ DUE: dict[str, dict[str, Due]] = {
         "FirstNormForgottenByName": Due(1, ("network_norm.weight is (cases_blocks.py:", "one sub-layer alone"), ()),
         "PadIgnored": right("pad is taken and hides no position", masks=False),
         "PadHidesQueries": Due(1, ("pad hides queries, not keys", "cases_blocks.py:"), ("unknown",)),
+        "BareBiasOfALayerForgotten": Due(1, ("layer_0_bo is read nowhere, and layer_0_wo is (",), ("unknown",)),
         "BareBiasForgotten": Due(1, ("bo is read nowhere, and wo is (cases_blocks.py:",), ("unknown",)),
     },
     "cases_kept": {
