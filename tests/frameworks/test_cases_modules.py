@@ -615,6 +615,9 @@ DUE: dict[str, dict[str, Due]] = {
         "NeedsThePaddingOfAnItem": right(
             "is_pad: a mask that hides nothing, bool [batch, sequence] of 0", "with is_pad"
         ),
+        "TurnsItsKeysElsewhere": Due(
+            2, ("is turned by its position otherwise", "At: cases_jax_given.py:"), ("attention without a feed-forward",)
+        ),
         "DropsInANarrowFormat": Due(0, ("This is a correct pre-norm",), ("✗",)),
         "of_a_tuple_of_angles": Due(0, ("This is a correct post-norm", "fixed was not given"), ("✗",)),
     },
