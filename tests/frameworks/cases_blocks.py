@@ -433,6 +433,18 @@ class BareBiasForgotten(Plain):
         return super().attend(x, ignore) @ self.wo
 
 
+class BareBiasOfALayerForgotten(Plain):
+    """All layers' parameters stand side by side, by their numbers."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer_0_wo, self.layer_0_bo = (nn.Parameter(torch.randn(*size) / 4) for size in ((16, 16), (16,)))
+        self.o = nn.Identity()  # type: ignore[assignment]
+
+    def attend(self, x: Tensor, ignore: Tensor | None) -> Tensor:
+        return super().attend(x, ignore) @ self.layer_0_wo
+
+
 class PadIgnored(Plain):
     def forward(self, x: Tensor, pad: Tensor | None = None) -> Tensor:
         return self.layer(x)

@@ -1,6 +1,7 @@
 """Layers that take their masks otherwise than one by one, and as long as x."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from cases_plain import Plain, PlainPost
@@ -136,3 +137,24 @@ class RaisesWhatItFills(PlainPost):
         if ignore is not None:
             scores = scores.masked_fill(ignore[:, None, None, :].bool(), 1e9)
         return scores.softmax(-1) @ v
+
+
+class AddsNumbersOfTwoPositions(PlainPost):
+    """As LayoutLMv3's: numbers by distance, of words and on the page, which it needs and which are added to scores."""
+
+    def core(self, q: Tensor, k: Tensor, v: Tensor, ignore: Tensor | None) -> Tensor:
+        scores = q @ k.transpose(-1, -2) / q.shape[-1] ** 0.5 + (self._rel + self._page) / q.shape[-1] ** 0.5
+        return (scores if ignore is None else scores + ignore).softmax(-1) @ v
+
+    def forward(
+        self, x: Tensor, attention_mask: Tensor | None = None, rel_pos: Any = None, rel_2d_pos: Any = None
+    ) -> Tensor:
+        self._rel, self._page = rel_pos, rel_2d_pos
+        return self.layer(x, attention_mask)
+
+
+class ComparesItsMask(PlainPost):
+    """It is called with a mask always, 1 = attend, though that is None by default: None is equal to nothing."""
+
+    def forward(self, x: Tensor, attention_mask: Any = None) -> Tensor:
+        return self.layer(x, (attention_mask == 0)[:, :])

@@ -83,7 +83,7 @@ FILLED = "cases_drawn.py:{}".format(
 ONE_MAP = "its feed-forward network is one linear map", "return self.one(x)"
 UNCALLED = "has no __call__", "name a module of yours whose __call__ calls encode"
 NEEDED = {
-    **dict.fromkeys(("cases_jax", "cases_jax_held"), ("flax", "equinox", "jax2onnx")),
+    **dict.fromkeys(("cases_jax", "cases_jax_given", "cases_jax_held"), ("flax", "equinox", "jax2onnx")),
     "cases_keras": ("keras", "tf2onnx"),
 }
 """File → what it needs; the others PyTorch and its exporter."""
@@ -214,6 +214,7 @@ DUE: dict[str, dict[str, Due]] = {
         "FirstNormForgottenByName": Due(1, ("network_norm.weight is (cases_blocks.py:", "one sub-layer alone"), ()),
         "PadIgnored": right("pad is taken and hides no position", masks=False),
         "PadHidesQueries": Due(1, ("pad hides queries, not keys", "cases_blocks.py:"), ("unknown",)),
+        "BareBiasOfALayerForgotten": Due(1, ("layer_0_bo is read nowhere, and layer_0_wo is (",), ("unknown",)),
         "BareBiasForgotten": Due(1, ("bo is read nowhere, and wo is (cases_blocks.py:",), ("unknown",)),
     },
     "cases_kept": {
@@ -655,7 +656,18 @@ DUE: dict[str, dict[str, Due]] = {
         "KeptFromTheEnds": right("pre-norm"),
         "GainsOfGains": beyond("what a norm gives is multiplied by a second vector", "At: cases_"),
         "SquaredReLU": beyond("its activation is none that a layer may have", "maximum(x, 0) ** 2", "_mistakes.py:"),
+        "LowersAllScores": Due(2, ("are multiplied by -3.53553e+08 before the softmax", *MISTAKES), ("no softmax",)),
         "OfMish": beyond("its activation is none that a layer may have", "x * tanh(softplus(x))", "_mistakes.py:"),
+    },
+    "cases_jax_given": {
+        "NeedsThePaddingOfAnItem": right(
+            "is_pad: a mask that hides nothing, bool [batch, sequence] of 0", "with is_pad"
+        ),
+        "TurnsItsKeysElsewhere": Due(
+            2, ("is turned by its position otherwise", "At: cases_jax_given.py:"), ("attention without a feed-forward",)
+        ),
+        "DropsInANarrowFormat": Due(0, ("This is a correct pre-norm",), ("✗",)),
+        "of_a_tuple_of_angles": Due(0, ("This is a correct post-norm", "fixed was not given"), ("✗",)),
     },
     "cases_jax_held": {
         "by_place_alone": Due(0, ("This is a correct pre-norm",), ("method",)),
@@ -799,6 +811,8 @@ DUE: dict[str, dict[str, Due]] = {
                 ("unknown", "Closest"),
             ),
         ),
+        "ComparesItsMask": right("post-norm", "it is called with attention_mask: a mask that hides nothing"),
+        "AddsNumbersOfTwoPositions": right("post-norm", "rel_2d_pos: a bias that adds nothing", *ZEROS),
         "MaskOfAClass": right("mask takes a Hidden, and no array: it was not given", masks=False),
         "MaskOnCuda": right("padding needs CUDA, and is given on the CPU", "it was asked without padding", masks=False),
         "ViewsWhatIsTransposed": Due(

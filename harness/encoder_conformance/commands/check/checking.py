@@ -105,8 +105,9 @@ class Checking:
         whole, self._whole = found, _why_no_layer(found)
         for path in paths:
             found = self.module.examined(path, like=True)
-            if len(paths) == 1 and isinstance(whole, Problem) and _says_more(whole, found):
-                raise whole.error(self.request.target)  # which is its own reason, and not that of its attention
+            if len(paths) == 1 and _says_more(whole, found):
+                yield self._part(None, whole)  # which is no layer for its own reason, and not for that of its attention
+                return
             if isinstance(found, Problem):
                 problem = problem or found
                 self._refused.append(RefusedPart(at=path, **dict(found)))
@@ -256,14 +257,15 @@ def _why_no_layer(whole: Subject | Problem) -> str:
     return read.sentence or read.problem if read is not None else ""
 
 
-def _says_more(whole: Problem, part: Subject | Problem) -> bool:
+def _says_more(whole: Subject | Problem, part: Subject | Problem) -> bool:
     """Whether what a module is refused for says more than what the one part that was found in it is not: it is of two
     sequences, or that part is its attention, or its feed-forward network, alone."""
+    several = isinstance(whole, Problem) and whole.kind == "takes-several-inputs"
     if isinstance(part, Problem) or part.layer is not None:
-        return isinstance(part, Problem) and whole.kind == "takes-several-inputs"
+        return isinstance(part, Problem) and several
     read = part.as_module.not_read
     alone = read is not None and not {"attention_alone", "network_alone"}.isdisjoint(read.features)
-    return alone or whole.kind == "takes-several-inputs"
+    return several or (alone and bool(_why_no_layer(whole)))
 
 
 def _not_in(dtypes: list[DtypeName], described: ModuleDescription) -> Problem:

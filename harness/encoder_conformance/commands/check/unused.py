@@ -77,12 +77,14 @@ def _alike(described: ModuleDescription, own: str) -> Iterator[tuple[str, str]]:
 
 
 def _weights_of(bias: str) -> set[str]:
-    """The names of the weight that goes with a bias of this name, held bare: `bo` with `wo`, `qkv_bias` with
-    `qkv_weight`."""
+    """The names of the weight that goes with a bias of this name, held bare: `bo` with `wo`, `layer_0_bo` with
+    `layer_0_wo`, `qkv_bias` with `qkv_weight`."""
     part, last = bias.removesuffix(_last(bias)), _last(bias)
     if last.lower().endswith("bias"):
         return {part + last[:-4] + each for each in ("weight", "kernel", "w", "W")}
-    return {part + {"b": "w", "B": "W"}[last[0]] + last[1:]} if last[:1] in ("b", "B") else set()
+    starts = "", last[: last.rfind("_") + 1]
+    words = ((start, last.removeprefix(start)) for start in starts)
+    return {part + start + {"b": "w", "B": "W"}[word[0]] + word[1:] for start, word in words if word[:1] in ("b", "B")}
 
 
 def _are_norms(own: str, other: str) -> bool:

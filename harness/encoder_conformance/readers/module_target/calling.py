@@ -21,6 +21,8 @@ _OF_STATE = ("is_", "with_")
 """Beginnings of others, unless a mask is named: is_padding."""
 _SAID = ("mode", "name", "dtype", "device", "generator", "mutable", "method", "layer_idx", "seed")
 _PLAIN = {"bool", "int", "float", "str", "tuple", "list", "Tuple", "List", "Sequence", "Callable", "dict", "Generator"}
+_HOLDING = {"tuple", "list", "Tuple", "List", "Sequence"}
+"""Of these, types that may hold arrays where nothing is said of what they hold."""
 _ABSENT = {"None", "NoneType", "Optional", "Union", "typing", "builtins"}
 _SECOND = re.compile(
     r"mem(ory)?(_states)?|context|tgt|cross_states|enc|encoded|"
@@ -181,14 +183,14 @@ def _has_no_default(parameter: inspect.Parameter) -> bool:
 
 
 def _takes_array(parameter: inspect.Parameter) -> bool:
-    """Whether it is left at None, and neither its name nor its type says that it is no array."""
+    """Whether it is left at None, and neither its name nor its type says that it is no array, or none of several."""
     left = parameter.default is None or parameter.default is parameter.empty
     if not left or parameter.name in (*_SAID, *_EVALUATION):
         return False
     words = set(re.findall(r"\w+", _type_of(parameter))) - _ABSENT
     name = parameter.name
     switch = name.startswith(_SWITCHES) or (name.startswith(_OF_STATE) and not may_be_mask(name))
-    return not switch and not (words and words <= _PLAIN)
+    return not switch and not (words and words <= _PLAIN and not words <= _HOLDING)
 
 
 def _type_of(parameter: inspect.Parameter) -> str:

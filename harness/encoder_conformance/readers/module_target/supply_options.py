@@ -1,5 +1,6 @@
 """What an argument of a call may be, by words in its name, and by what it may turn out to be."""
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from itertools import product, zip_longest
@@ -41,8 +42,8 @@ SPOKEN: Mapping[str, tuple[str, ...]] = {
     "x": ("key", "value", "query", "kv", "k", "v", "q", "keys", "values", "queries", "source"),
 }
 """What an argument is given first, by words in its name; one letter is the whole name."""
-_OF_SCORES = ("bias", "dist")
-"""Words in the name of numbers that are added to scores."""
+_OF_SCORES = re.compile(r"bias|dist|(^|_)rel_(\w+_)?pos$")
+"""What the name has of numbers that are added to scores: rel_pos and rel_2d_pos are of two positions, as LayoutLM's."""
 _COUNT = tuple(Supply("count", axes) for axes in ("BS", "S", "1S"))
 _LENGTHS = (Supply("lengths", "B"), Supply("size", "S"), Supply("size", "B"))
 MASKS = tuple(
@@ -85,7 +86,7 @@ def options_of(
 ) -> tuple[list[Supply], list[Supply]]:
     """What an argument may be by its name, and then what it may turn out to be. `packed`: beside rows of all items."""
     named: list[Supply] = []
-    of_scores = any(word in name.lower() for word in _OF_SCORES)
+    of_scores = _OF_SCORES.search(name.lower()) is not None
     if of_scores and not may_be_mask(name):  # by two positions, and no positions themselves
         named += [replace(mask, what=BIAS) for mask in _OF_ATTENTION if mask.dtype == "float32"]
     kinds = [kind for kind in SPOKEN if speaks(name, kind)]

@@ -41,7 +41,7 @@ from encoder_conformance.readers.module_target.probing import (
     usual_x,
     widths_of,
 )
-from encoder_conformance.readers.module_target.supplies import Told
+from encoder_conformance.readers.module_target.supplies import Supply, Told
 from encoder_conformance.readers.module_target.supply_options import SPOKEN, speaks
 from encoder_conformance.readers.module_target.told import as_told
 from encoder_conformance.readers.module_target.ways_to_call import MOST, ways_to_call
@@ -247,9 +247,7 @@ def _opened(module: LiveModule, x: Array) -> LiveModule:
             module = counting(module, name, x)
         if supply.kind != "full":
             continue
-        sizes = {"B": x.shape[0], "S": x.shape[1], "X": x.shape[0] * supply.heads}
-        shape = tuple(sizes.get(axis, 1) for axis in supply.axes)
-        port = Port(name=name, dtype=supply.dtype, shape=shape)
+        port = Port(name=name, dtype=supply.dtype, shape=_shape_of(supply, module, x))
         try:
             [mask] = semantics_of(probe_of(module, x.shape, (port,))).masks
         except ExecutionError:
@@ -257,3 +255,12 @@ def _opened(module: LiveModule, x: Array) -> LiveModule:
         if mask.polarity is not None:
             module = module.giving({name: replace(supply, number=mask.polarity.open)}) or module
     return module
+
+
+def _shape_of(supply: Supply, module: LiveModule, x: Array) -> tuple[int, ...]:
+    """The shape in which a mask is given in the place of this one. What is mapped over items takes one for each."""
+    mapped = module.signature.arrangement.form == "SD" and module.may_take_items == "mapped"
+    batch = 1 if mapped else len(x)
+    sizes = {"B": batch, "S": x.shape[1], "X": batch * supply.heads}
+    shape = tuple(sizes.get(axis, 1) for axis in supply.axes)
+    return (len(x), *shape) if mapped else shape

@@ -56,7 +56,9 @@ def _given(
 ) -> UngivenArgument:
     """`before`: the output without it, in the shape of x."""
     outcomes, form = [_changes(runner, feeds, name, drawn(_ODD), before)], f"float32 {list(_ODD)}"
-    forms = dict.fromkeys((*(_OF_SCORES if "bias" in name.lower() else ()), *_FORMS))
+    supply = runner.signature.arrangement.beside.get(name)
+    of_scores = "bias" in name.lower() or (supply is not None and supply.what == BIAS)
+    forms = dict.fromkeys((*(_OF_SCORES if of_scores else ()), *_FORMS))
     for dtype, axes in forms if outcomes[0] is not False else ():
         shape = shape_at(axes, found, num_heads)
         outcomes.append(_changes(runner, feeds, name, _values(dtype, shape), before) if all(shape) else None)
@@ -65,7 +67,6 @@ def _given(
             break
     changes = True if any(outcomes) else False if False in outcomes else None
     cache = any(word in name.lower() for word in _CACHES)
-    supply = runner.signature.arrangement.beside.get(name)
     given = FIXED.get(supply.what or supply.kind, "") if supply is not None else ""
     return UngivenArgument(argument=name, changes=changes, form=form if changes else "", cache=cache, given=given)
 

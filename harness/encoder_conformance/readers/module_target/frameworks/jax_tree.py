@@ -197,6 +197,7 @@ class JaxModule(HeldModule):
         if not any(drawn in traced for drawn in ("random_bits", "threefry", "rng_bit_generator")):
             raise NothingDrawn  # and nothing of it is compiled
         made = JaxModule(of, self.dtype)
+        made.own_format = self.own_format
         made.assign(self.flat())
         return made
 

@@ -22,6 +22,8 @@ from encoder_conformance.spec.axes import BSD, ST, Array, Bools
 
 LENGTHS = (300, 66, 33, 17)
 """Beyond windows of 128 to either side, and where the last bucket of 128 begins; the first that the file takes."""
+_STEEP = 100.0
+"""A factor of scores beyond all that divide by a root: a softmax of it is 0 but for the largest scores."""
 
 
 @dataclass(frozen=True)
@@ -90,7 +92,7 @@ def read_far(trace: SymbolicTrace, weights: Weights, run: FarRun, again: Callabl
     try:
         window = None if seen is None else _window(seen, weights.name)
     except UnsupportedPattern:
-        if by_head is None or not _is_lost(run.values.get(weights.name), again().values.get(weights.name)):
+        if by_head is None or not _is_lost(weights, run, again):
             raise
         seen = None
     evidence = f"of {run.length} positions, by the weights {weights.name!r}"
@@ -98,13 +100,15 @@ def read_far(trace: SymbolicTrace, weights: Weights, run: FarRun, again: Callabl
     return FarChoices(window, buckets, evidence, seen is not None)
 
 
-def _is_lost(weights: Array | None, others: Array | None) -> bool:
+def _is_lost(weights: Weights, run: FarRun, again: Callable[[], FarRun]) -> bool:
     """Whether what is 0 in attention's weights is too small for their format, and hidden by nothing: others are 0 of
-    another x, and what is left comes near the smallest number that there is. Both of one shape."""
-    if weights is None or others is None or np.array_equal(weights == 0, others == 0):
+    another x, and what is left comes near the smallest number that there is, or scores are multiplied by so much that
+    of most keys nothing is left."""
+    values, others = (each.values.get(weights.name) for each in (run, again()))
+    if values is None or others is None or np.array_equal(values == 0, others == 0):
         return False
-    faintest = np.sqrt(float(ml_dtypes.finfo(weights.dtype).smallest_subnormal))
-    return bool(weights[weights > 0].min(initial=1) < faintest)
+    faintest = np.sqrt(float(ml_dtypes.finfo(values.dtype).smallest_subnormal))
+    return abs(weights.scale) > _STEEP or bool(values[values > 0].min(initial=1) < faintest)
 
 
 def _visible(trace: SymbolicTrace, weights: Weights, run: FarRun, again: Callable[[], FarRun]) -> Bools | None:
@@ -126,7 +130,7 @@ def _visible(trace: SymbolicTrace, weights: Weights, run: FarRun, again: Callabl
     if values[weights.name].size != prod(long.values()):  # a constant beside the scores made several items of one
         raise UnsupportedPattern(f"the weights {weights.name!r} are of more items than x is", "own_mask")
     seen = layout.stage(values[weights.name], "BHQK", tuple(long.values()), long) > 0
-    if (seen != seen[:1]).any() and not _is_lost(values[weights.name], again().values.get(weights.name)):
+    if (seen != seen[:1]).any() and not _is_lost(weights, run, again):
         raise UnsupportedPattern(f"the weights {weights.name!r} hide other keys in each item", "own_mask")
     return np.asarray(seen.any(0))
 

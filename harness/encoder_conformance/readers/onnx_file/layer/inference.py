@@ -204,7 +204,7 @@ def _sentence(reason: UnsupportedPattern) -> tuple[str, str]:
 
 def _note_forms(parameters: dict[str, ParameterLocation], findings: Findings) -> None:
     if absent := [name for name, location in parameters.items() if location.form == "absent"]:
-        message = f"the file has no {', '.join(absent)}, which are taken for 0 (a gain for 1)"
+        message = f"it has no {', '.join(absent)}, which are taken for 0 (a gain for 1)"
         findings.note("layer", "parameter-absent", message, names=absent)
     if computed := [name for name, location in parameters.items() if location.form == "computed"]:
         message = f"computed in the file, and so not to be given other values: {', '.join(computed)}"

@@ -15,6 +15,8 @@ _FAR = 1e8
 """A score at which any cap is reached."""
 _SEEN, _HIDDEN = 1e-3, 100.0
 """What is added to a score: less than the one is rounding, more than the other hides a key (M-6)."""
+_SMALLER = (1e-3, 1e-6, 1e-9)
+"""Times the scores that are asked first."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +52,8 @@ def softmax_of(of: Callable[[Array], Array], expression: Expression) -> SoftmaxF
             raise UnsupportedPattern("the scores change no weight, as where a mask hides every key", "own_mask")
         _refuse_scaled_heads(observed, axis)
         # A high cap is seen of large scores alone, so that it is asked for first.
-        found = _capped(logs, scores, at_zero, observed, axis) or _linear(scores, at_zero, observed, open_, axis)
+        found = _capped(logs, scores, at_zero, observed, axis) or _steep(logs, scores, at_zero, observed, axis)
+        found = found or _linear(scores, at_zero, observed, open_, axis)
     if found is None:
         with np.errstate(all="ignore"):
             blind = np.broadcast_to((np.abs(observed - at_zero) < CLOSE).all(axis, keepdims=True), shape)
@@ -99,6 +102,23 @@ def _linear(scores: Array, at_zero: Array, observed: Array, open_: Array, axis: 
     even = np.log(1 / scores.shape[axis])
     is_plain = np.abs(at_zero - even).max() < CLOSE
     return SoftmaxForm(scale, None if is_plain else at_zero - at_zero.max(axis=axis, keepdims=True))
+
+
+def _steep(
+    logs: Callable[[Array], Array], scores: Array, at_zero: Array, observed: Array, axis: int
+) -> SoftmaxForm | None:
+    """Without a cap, of a scale at which these scores [B, H, Q, K] leave of some keys nothing, by the logarithms of the
+    weights: smaller scores tell it, and it has to hold of these, too."""
+    lost = np.isfinite(at_zero) & ~np.isfinite(observed)
+    for smaller in _SMALLER if lost.any() else ():
+        seen = logs(scores * smaller)
+        if not np.isfinite(seen[lost]).all():
+            continue
+        open_ = np.isfinite(seen - at_zero)
+        found = _linear(scores * smaller, at_zero, seen, open_, axis)
+        due = found.scale * scores + at_zero if found else at_zero
+        return found if found and _error(due, observed, axis) < CLOSE else None
+    return None
 
 
 def _capped(

@@ -1,0 +1,78 @@
+"""Layers on JAX that are given something beside x, or drop in a narrow format."""
+
+from typing import Any
+
+import flax.linen as linen
+import jax
+import jax.numpy as jnp
+from bare_jax import layer, parameters
+from cases_jax import HIDDEN, D, H, _EquinoxLayer
+from flax import nnx
+
+
+class NeedsThePaddingOfAnItem(_EquinoxLayer):
+    """It takes one item, and needs its padding, [sequence], true = ignore. Where all is hidden all keys count alike."""
+
+    def __init__(self) -> None:
+        super().__init__(jax.random.key(0))
+
+    def __call__(self, x: jax.Array, is_pad: jax.Array) -> jax.Array:
+        y = jax.vmap(self.norm1)(x)
+        x = x + self.attention(y, y, y, mask=jnp.broadcast_to(~is_pad, (len(x), len(x))))
+        return x + jax.vmap(self.down)(jax.nn.relu(jax.vmap(self.up)(jax.vmap(self.norm2)(x))))
+
+
+class DropsInANarrowFormat(linen.Module):
+    """Its gradients in bfloat16 are no differences of its outputs in bfloat16."""
+
+    @linen.compact
+    def __call__(self, x: jax.Array, training: bool = True) -> jax.Array:
+        narrow: dict[str, Any] = {"dtype": jnp.bfloat16}
+        exact: dict[str, Any] = {**narrow, "epsilon": 1e-5, "use_fast_variance": False}
+        y = linen.LayerNorm(**exact)(x)
+        x = x + linen.MultiHeadDotProductAttention(num_heads=H, **narrow)(y)
+        y = linen.relu(linen.Dense(HIDDEN, **narrow)(linen.LayerNorm(**exact)(x)))
+        return x + linen.Dense(D, **narrow)(linen.Dropout(0.1)(y, deterministic=not training))
+
+
+class _TurnsItsKeysElsewhere(nnx.Module):
+    def __init__(self, rngs: nnx.Rngs) -> None:
+        self.q, self.k, self.v, self.o = (nnx.Linear(D, D, rngs=rngs) for _ in range(4))
+        self.q_norm, self.k_norm = (nnx.RMSNorm(D // H, rngs=rngs) for _ in range(2))
+
+    def __call__(self, x: jax.Array) -> jax.Array:
+        batch, length, _ = x.shape
+        q, k, v = (each(x).reshape(batch, length, H, -1) for each in (self.q, self.k, self.v))
+        angles = jnp.outer(jnp.arange(length), 10000.0 ** (-jnp.arange(0, D // H, 2) / (D // H)))[:, None]
+        q, k = self.turned(self.q_norm(q), angles), self.turned(self.k_norm(k), angles**2)
+        return self.o(jax.nn.dot_product_attention(q, k, v).reshape(batch, length, D))
+
+    def turned(self, t: jax.Array, angles: jax.Array) -> jax.Array:
+        one, two = jnp.split(t, 2, -1)
+        cos, sin = jnp.cos(angles), jnp.sin(angles)
+        return jnp.concatenate([one * cos - two * sin, two * cos + one * sin], -1)
+
+
+class TurnsItsKeysElsewhere(nnx.Module):
+    """Its one part that may be a layer is its attention."""
+
+    def __init__(self, rngs: nnx.Rngs) -> None:
+        self.attn = _TurnsItsKeysElsewhere(rngs)
+        self.norm1, self.norm2 = nnx.RMSNorm(D, rngs=rngs), nnx.RMSNorm(D, rngs=rngs)
+        self.up, self.down = nnx.Linear(D, HIDDEN, rngs=rngs), nnx.Linear(HIDDEN, D, rngs=rngs)
+
+    def __call__(self, x: jax.Array) -> jax.Array:
+        x = x + self.attn(self.norm1(x))
+        return x + self.down(jax.nn.relu(self.up(self.norm2(x))))
+
+
+def of_a_tuple_of_angles() -> Any:
+    """It turns all features at once where it is given sines and cosines, in what is annotated as a tuple alone."""
+
+    def turning(p: Any, x: jax.Array, mask: Any = None, fixed: tuple | None = None) -> jax.Array:  # type: ignore[type-arg]
+        if fixed is not None:
+            sin, cos = (jnp.repeat(each, 2, -1) for each in fixed)
+            x = x * cos + jnp.flip(x, -1) * sin
+        return layer(p, x, mask)
+
+    return turning, parameters()
