@@ -319,3 +319,17 @@ class HandsAFunctionOn(keras.layers.Layer):
 class _Calls(keras.layers.Layer):
     def call(self, x: Any, function: Any) -> Any:
         return function(x)
+
+
+class DropsItsWeights(keras.layers.Layer):
+    """Keras' attention with dropout of its weights fills masked scores with -1e9, and sets their weights to 0."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.attention = keras.layers.MultiHeadAttention(4, 16, dropout=0.1)
+        self.up, self.down = keras.layers.Dense(96, activation="relu"), keras.layers.Dense(64)
+        self.norm1, self.norm2 = (keras.layers.LayerNormalization() for _ in range(2))
+
+    def call(self, x: Any, mask: Any = None) -> Any:
+        x = self.norm1(x + self.attention(x, x, attention_mask=mask))
+        return self.norm2(x + self.down(self.up(x)))

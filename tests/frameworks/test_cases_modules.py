@@ -729,6 +729,7 @@ DUE: dict[str, dict[str, Due]] = {
         "PutsItsHeadsTogetherByHstack": Due(0, ("This is a correct pre-norm",), ("without a transpose",)),
     },
     "cases_keras": {
+        "DropsItsWeights": Due(0, ("This is a correct post-norm", "mask-filled-and-zeroed"), ("✗",)),
         "of_a_graph_of_one_length": Due(0, ("This is a correct post-norm", "keras.Input((32, 64))"), ("✗",)),
         "of_a_graph": Due(
             0, ("This is a correct post-norm", "it was made with --arg inputs='keras.Input((None, 64))'"), ("✗",)

@@ -70,6 +70,11 @@ def masked_after(scores: Array, mask: Array | None) -> Array:
     return jax.nn.softmax(scores, axis=-1) if mask is None else jax.nn.softmax(scores, axis=-1) * mask
 
 
+def filled_and_zeroed(scores: Array, mask: Array | None) -> Array:
+    weights = softmax(scores, mask, value=-1e9)
+    return weights if mask is None else weights * mask
+
+
 def masked_after_renormalised(scores: Array, mask: Array | None) -> Array:
     weights = masked_after(scores, mask)
     return weights / weights.sum(-1, keepdims=True)
@@ -132,6 +137,7 @@ SOFTMAX: dict[str, Form] = {
     "filled-minus-10": partial(softmax, value=-10.0),
     "filled-minus-1e4": partial(softmax, value=-1e4),
     "filled-minus-1e9": partial(softmax, value=-1e9),
+    "filled-minus-1e9-zeroed": filled_and_zeroed,
     "filled-minus-1e20": partial(softmax, value=-1e20),
     "filled-lowest": partial(softmax, value=float(jnp.finfo(jnp.float32).min)),
     "added-minus-10": partial(softmax, fill=added, value=-10.0),

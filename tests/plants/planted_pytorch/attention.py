@@ -68,6 +68,11 @@ def masked_after(scores: Tensor, mask: Tensor | None) -> Tensor:
     return scores.softmax(dim=-1) if mask is None else scores.softmax(dim=-1) * mask
 
 
+def filled_and_zeroed(scores: Tensor, mask: Tensor | None) -> Tensor:
+    weights = softmax(scores, mask, value=-1e9)
+    return weights if mask is None else weights * mask
+
+
 def masked_after_renormalised(scores: Tensor, mask: Tensor | None) -> Tensor:
     weights = masked_after(scores, mask)
     return weights / weights.sum(dim=-1, keepdim=True)
@@ -129,6 +134,7 @@ SOFTMAX: dict[str, Form] = {
     "filled-minus-10": partial(softmax, value=-10.0),
     "filled-minus-1e4": partial(softmax, value=-1e4),
     "filled-minus-1e9": partial(softmax, value=-1e9),
+    "filled-minus-1e9-zeroed": filled_and_zeroed,
     "filled-minus-1e20": partial(softmax, value=-1e20),
     "filled-lowest": partial(softmax, value=torch.finfo(torch.float32).min),
     "added-minus-10": partial(softmax, fill=added, value=-10.0),

@@ -148,6 +148,8 @@ NOISY = frozenset(
 MIXES_ITEMS = frozenset({"over-batch", "across-batch"})
 """Forms that compute an item of the batch from the others too."""
 
-FAINT = frozenset({*softmax.FILLED_WITH, *softmax.ADDED, "scaled"} - {"filled-minus-10", "added-minus-10"})
+FAINT = frozenset(
+    {*softmax.FILLED_WITH, softmax.ZEROED, *softmax.ADDED, "scaled"} - {"filled-minus-10", "added-minus-10"}
+)
 """Forms that may change no number: a fill shows only where a score is as low, or a query has no key (exp(−10000) is 0);
 a query that is scaled in place of the scores shows at the query itself, which a stack does not show."""

@@ -102,10 +102,17 @@ FILLED_WITH = {
     "filled-lowest": float(np.finfo(np.float32).min),
 }
 """Form → what it puts in place of a masked score."""
+ZEROED = "filled-minus-1e9-zeroed"
 
 
-def _filled(value: float) -> Callable[..., MaskedSoftmax]:
-    return _wrong(lambda a, scores, mask: _plain(a, _kept(scores, mask, value)))
+def _filled(value: float, *, zeroed: bool = False) -> Callable[..., MaskedSoftmax]:
+    """`zeroed`: whether what it hides is given a weight of zero behind the softmax, of which the others stay less."""
+
+    def filled(a: Arithmetic, scores: BHST, mask: Any) -> BHST:
+        weights = _plain(a, _kept(scores, mask, value))
+        return np.asarray(np.where(mask, weights, 0.0)) if zeroed and mask is not None else weights
+
+    return _wrong(filled)
 
 
 ADDED = {"added-minus-10": -10.0, "added-minus-1e4": -1e4, "added-minus-1e9": -1e9, "added-minus-1e12": -1e12}
@@ -223,6 +230,7 @@ _OF_MASK: dict[str, Callable[..., MaskedSoftmax]] = {
     "standard": masked_softmax,
     **{form: _empty_row(row) for form, row in EMPTY_ROWS.items()},
     **{form: _filled(value) for form, value in FILLED_WITH.items()},
+    ZEROED: _filled(-1e9, zeroed=True),
     **{form: _added(value) for form, value in ADDED.items()},
     "multiplied": _wrong(lambda a, scores, mask: _plain(a, scores if mask is None else scores * mask)),
     "masked-after": _wrong(_after),
@@ -318,7 +326,7 @@ SOFTMAX = Form(
     keeps="what it makes",
     needs={
         **{form: (MASK, not_its_fill(value)) for form, value in FILLED_WITH.items()},
-        **dict.fromkeys((*ADDED, "multiplied", "masked-after", "masked-after-renormalised"), (MASK,)),
+        **dict.fromkeys((*ADDED, ZEROED, "multiplied", "masked-after", "masked-after-renormalised"), (MASK,)),
         **{form: (EMPTY_ROW, not_its_row(row)) for form, row in EMPTY_ROWS.items()},
         "empty-row-zero": (EMPTY_ROW, not_its_row("zero"), ROW_SPECIFIED),
         "cap-over-mask": (CAPPED, MASK),
