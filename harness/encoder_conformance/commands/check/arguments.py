@@ -85,14 +85,8 @@ def _of_unusable(mask: UnusableMask, described: ModuleDescription, line: str, *,
             severity: Severity = "error" if weak else "warning"
             message, hint = f"{message}{at}: {_WITHOUT}", "what hides a position makes its scores −∞ before the softmax"
             return _finding(severity, "mask-hides-in-part", message, hint, **about, leakage=mask.leakage)
-        case "flipped":
-            message = f"the sign of {name} is flipped: it hides a position at +1e9, and raises it at −1e9 ({mask.form})"
-            hint = "what is added to the scores hides with −∞: is it subtracted?"
-            return _finding("error", "mask-sign-flipped", message, hint, **about)
-        case "raises":
-            message = f"{name} raises scores, and lowers none, as a number of the wrong sign does ({mask.form}){at}"
-            hint = "what hides a key makes its score −∞ before the softmax"
-            return _finding("error", "mask-sign-flipped", f"{message}: {_WITHOUT}", hint, **about)
+        case "flipped" | "raises":
+            return _of_the_sign(mask, at)
         case "idle":
             message = f"{name} is taken and hides no position ({mask.form}){at}: {_WITHOUT}"
             severity = "error" if stated or name.endswith("padding_mask") else "warning"
@@ -110,6 +104,19 @@ def _of_unusable(mask: UnusableMask, described: ModuleDescription, line: str, *,
             return _finding("warning", "mask-ignored-beside-others", message, hint, argument=name)
     message = f"{name} is refused beside the other masks: it is judged without"
     return _finding("warning", "mask-refused-beside-others", message, argument=name)
+
+
+def _of_the_sign(mask: UnusableMask, at: str) -> Finding:
+    """An error: a number of the wrong sign is added to the scores, or stands in their place; by the module, of a mask
+    that is no number itself."""
+    name, about = mask.argument, {"argument": mask.argument, "form": mask.form}
+    if mask.kind == "flipped":
+        message = f"the sign of {name} is flipped: it hides a position at +1e9, and raises it at −1e9 ({mask.form})"
+        hint = "what is added to the scores hides with −∞: is it subtracted?"
+    else:
+        message = f"{name} raises scores, and lowers none, as a number of the wrong sign does ({mask.form}){at}: "
+        message, hint = f"{message}{_WITHOUT}", "what hides a key makes its score −∞ before the softmax"
+    return _finding("error", "mask-sign-flipped", message, hint, **about)
 
 
 def _of_refused(mask: UnusableMask) -> Finding:
