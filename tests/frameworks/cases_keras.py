@@ -333,3 +333,36 @@ class DropsItsWeights(keras.layers.Layer):
     def call(self, x: Any, mask: Any = None) -> Any:
         x = self.norm1(x + self.attention(x, x, attention_mask=mask))
         return self.norm2(x + self.down(self.up(x)))
+
+
+class DropsOneBranchAlone(bare.Block):
+    """The part that drops what the network gives is made, and not called; the other is, in training alone."""
+
+    def __init__(self) -> None:
+        super().__init__(epsilon=1e-5)
+        self.drop, self.drop_of_network = keras.layers.Dropout(0.1), keras.layers.Dropout(0.2)
+
+    def call(self, x: Any, mask: Any = None, training: bool = False) -> Any:
+        found = super().call(x, mask, training)
+        return self.drop(found, training=True) if training else found
+
+
+class TwoMadeOfOneQuery(keras.layers.Layer):
+    """The key is multiplied by itself, under names that its owner gave."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.q_proj, self.k_proj, self.v_proj, self.o_proj = (keras.layers.Dense(32) for _ in range(4))
+        self.up, self.down = keras.layers.Dense(48, activation="relu"), keras.layers.Dense(32)
+        self.norm1, self.norm2 = (keras.layers.LayerNormalization(epsilon=1e-5) for _ in range(2))
+
+    def call(self, x: Any) -> Any:
+        self.q_proj(x)  # which nobody reads
+        k, v = (self.cut(each) for each in (self.k_proj(x), self.v_proj(x)))
+        scores = ops.matmul(k, ops.transpose(k, (0, 1, 3, 2))) / 8**0.5
+        context = ops.transpose(ops.matmul(ops.softmax(scores, -1), v), (0, 2, 1, 3))
+        x = self.norm1(x + self.o_proj(ops.reshape(context, ops.shape(x))))
+        return self.norm2(x + self.down(self.up(x)))
+
+    def cut(self, x: Any) -> Any:
+        return ops.transpose(ops.reshape(x, (ops.shape(x)[0], -1, 4, 8)), (0, 2, 1, 3))

@@ -729,6 +729,10 @@ DUE: dict[str, dict[str, Due]] = {
         "PutsItsHeadsTogetherByHstack": Due(0, ("This is a correct pre-norm",), ("without a transpose",)),
     },
     "cases_keras": {
+        "DropsOneBranchAlone": Due(
+            0, ("in training drop_of_network (p = 0.2) is never called", "without what it drops in training"), ("✗",)
+        ),
+        "TwoMadeOfOneQuery": Due(1, ("k_proj.kernel is read for attention.query.weight too",), ("does the work of",)),
         "DropsItsWeights": Due(0, ("This is a correct post-norm", "mask-filled-and-zeroed"), ("✗",)),
         "of_a_graph_of_one_length": Due(0, ("This is a correct post-norm", "keras.Input((32, 64))"), ("✗",)),
         "of_a_graph": Due(

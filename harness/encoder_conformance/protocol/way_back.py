@@ -7,7 +7,7 @@ from encoder_conformance.spec.strict import Frozen
 
 WayBackQuestion = Literal[
     "transposed-gradient", "sliced-gradient", "expanded-gradient", "written-into", "x-without-gradient",
-    "dropout-gradient", "gradient", "dropout", "dropout-compiled", "generators",
+    "dropout-gradient", "gradient", "dropout", "dropout-compiled", "dropout-parts", "generators",
 ]  # fmt: skip
 
 

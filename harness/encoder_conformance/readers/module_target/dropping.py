@@ -258,10 +258,15 @@ def _unused(seen: Trained) -> str:
         for name, rate in seen.modules.items()
         if name not in seen.called and not any(np.isclose(each, (rate, 1 - rate)).any() for each in elsewhere)
     ]
-    if not unused:
+    return never_called({name: seen.modules[name] for name in unused})
+
+
+def never_called(rates: Mapping[str, float]) -> str:
+    """What is said of parts that drop, by their rates, and are never called; "" of none."""
+    if not rates:
         return ""
-    named = listed([f"{name} (p = {seen.modules[name]:g})" for name in unused[:4]])
-    return f"{named} {'is' if len(unused) == 1 else 'are'} never called"
+    named = listed([f"{name} (p = {rate:g})" for name, rate in [*rates.items()][:4]])
+    return f"{named} {'is' if len(rates) == 1 else 'are'} never called"
 
 
 def _at(site: Site) -> str:

@@ -182,6 +182,10 @@ class LiveModule(ABC):
         """What it is seen to drop in training; None where its framework does not show that."""
         return None
 
+    def drops_uncalled(self, feeds: Feeds) -> Mapping[str, float]:
+        """Part that drops, and that no call in training reaches → its rate, where `trained` does not show that."""
+        return {}
+
     def trained_compiled(self, feeds: Feeds) -> tuple[Trained, tuple[Array, Array]] | None:
         """What its compiled code drops, as the graph shows of which it is made, and the outputs of two calls of that
         code; None where it has none, or its framework does not show that."""

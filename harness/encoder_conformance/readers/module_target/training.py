@@ -7,7 +7,7 @@ import numpy as np
 
 from encoder_conformance.judging.checks.training.directional import FAR, ChangeAlong, nearest_change
 from encoder_conformance.protocol.way_back import WayBackAnswer
-from encoder_conformance.readers.module_target.dropping import nothing_dropped, said_by
+from encoder_conformance.readers.module_target.dropping import never_called, nothing_dropped, said_by
 from encoder_conformance.readers.module_target.errors import error_line
 from encoder_conformance.readers.module_target.live import Feeds, LiveModule, NothingDrawn
 from encoder_conformance.spec.axes import Array
@@ -43,7 +43,8 @@ def without_dropout(module: LiveModule, feeds: Feeds, cotangent: Array, dtype: D
 
 
 def drops_nothing(module: LiveModule, feeds: Feeds, in_eval: Array, dtype: DtypeName) -> WayBackAnswer | None:
-    """An error where a module says what it drops, and its output in training is that in evaluation; else None.
+    """An error where a module says what it drops, and its output in training is that in evaluation; a warning for parts
+    that drop and are never called; else None.
 
     A warning where dropout is turned on by an argument: its name may be one that nobody knows."""
     modules, rates, _ = said_by((type(each).__name__, each) for each in module.objects())
@@ -54,6 +55,8 @@ def drops_nothing(module: LiveModule, feeds: Feeds, in_eval: Array, dtype: Dtype
         nothing = _alike(module.in_training(feeds).call(feeds), in_eval, dtype)
     except NothingDrawn:
         nothing = True
+    if not nothing and (unused := never_called(module.drops_uncalled(feeds))):
+        return WayBackAnswer(name="dropout-parts", outcome="unusual", message=f"in training {unused}")
     answer = nothing_dropped(said) if nothing else None
     if answer is None or not module.draws_of_keys:
         return answer

@@ -23,7 +23,7 @@ from encoder_conformance.readers.module_target.errors import BadTarget
 from encoder_conformance.readers.module_target.frameworks import ModuleFramework
 from encoder_conformance.readers.module_target.frameworks.backends import BACKENDS, Backend
 from encoder_conformance.readers.module_target.frameworks.keras_built import ARRAYS, build, call_of
-from encoder_conformance.readers.module_target.frameworks.keras_draws import THEIRS, drawn_at
+from encoder_conformance.readers.module_target.frameworks.keras_draws import THEIRS, drawn_at, drops_uncalled
 from encoder_conformance.readers.module_target.frameworks.keras_inputs import WithEveryInput, opened
 from encoder_conformance.readers.module_target.frameworks.keras_names import attributes_of, never_built, not_held
 from encoder_conformance.readers.module_target.frameworks.keras_policy import eagerly, in_policy
@@ -152,6 +152,10 @@ class KerasModule(HeldModule):
 
     def drawn_at(self, feeds: Feeds) -> str:
         return drawn_at(FRAMEWORK.tree, self.layer, lambda: self.call(feeds))
+
+    def drops_uncalled(self, feeds: Feeds) -> Mapping[str, float]:
+        training = self.in_training(feeds)
+        return drops_uncalled(FRAMEWORK.tree, self.layer, lambda: training.call(feeds))
 
     def _called_at(self, feeds: Feeds) -> dict[str, str]:
         """The path of a part → the line that calls it first."""

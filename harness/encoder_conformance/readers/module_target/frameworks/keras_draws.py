@@ -1,4 +1,4 @@
-"""The line at which a layer of Keras draws the random numbers that its output depends on."""
+"""Where a layer of Keras draws the random numbers that its output depends on, and which of its parts never do."""
 
 from collections.abc import Callable
 from traceback import extract_stack
@@ -8,6 +8,7 @@ import keras
 import numpy as np
 
 from encoder_conformance.readers.module_target.calling_lines import line_in
+from encoder_conformance.readers.module_target.frameworks.keras_names import parts_of_user
 from encoder_conformance.readers.module_target.parts import Tree, calls, walk
 from encoder_conformance.readers.module_target.returned import leaves
 from encoder_conformance.spec.axes import Array
@@ -31,3 +32,12 @@ def drawn_at(tree: Tree, layer: Any, run: Callable[[], object]) -> str:
 
     calls(tree, layer, keep, run)
     return next(filter(None, lines), "")
+
+
+def drops_uncalled(tree: Tree, layer: Any, run: Callable[[], object]) -> dict[str, float]:
+    """The user's attribute → its rate, of each part that drops, and that no call reaches in training."""
+    called, places = set[int](), {path: id(part) for path, part in walk(tree, layer)}
+    calls(tree, layer, lambda path, *_: called.add(places[path]), run)
+    drops = ((path, part) for path, part in parts_of_user(layer) if hasattr(part, "seed_generator"))
+    rates = {path: getattr(part, "rate", 0) for path, part in drops if id(part) not in called}
+    return {path: rate for path, rate in rates.items() if rate}

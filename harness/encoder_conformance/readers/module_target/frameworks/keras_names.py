@@ -16,7 +16,7 @@ _OF_KERAS = ("_layers", "_operations", "_functional", "_input_layers", "_output_
 def attributes_of(layer: Any) -> dict[int, str]:
     """The id of a weight → the path of attributes to it, `mha.wq.kernel`; of one that lies in no attribute none."""
     found: dict[int, str] = {}
-    for path, part in _parts(layer, "", {id(layer)}):
+    for path, part in parts_of_user(layer):
         for weight in part.weights:
             found.setdefault(id(weight), f"{path}.{weight.name}")
     return found
@@ -25,7 +25,7 @@ def attributes_of(layer: Any) -> dict[int, str]:
 def not_held(layer: Any, output: Callable[[], Array]) -> tuple[str, ...]:
     """The paths of variables that its output depends on, and that Keras does not hold as weights: those of TensorFlow
     in attributes, which Keras 2 took for weights."""
-    parts = [("", layer), *((f"{path}.", part) for path, part in _parts(layer, "", {id(layer)}))]
+    parts = [("", layer), *((f"{path}.", part) for path, part in parts_of_user(layer))]
     found = ((f"{path}{name}", value) for path, part in parts for name, value in vars(part).items())
     foreign = [(path, value) for path, value in found if _is_foreign_weight(value)]
     right = output() if foreign else None
@@ -49,8 +49,13 @@ def _is_read(variable: Any, output: Callable[[], Array], right: Array) -> bool:
 
 def never_built(layer: Any) -> tuple[str, ...]:
     """The paths of its parts that make weights at their first call and have none, since nothing calls them."""
-    parts = _parts(layer, "", {id(layer)})
+    parts = parts_of_user(layer)
     return tuple(path for path, part in parts if not (part.built or getattr(part.build, "_is_default", False)))
+
+
+def parts_of_user(layer: Any) -> Iterator[tuple[str, Any]]:
+    """Path and part, of those that are the user's attributes."""
+    return _parts(layer, "", {id(layer)})
 
 
 def _parts(layer: Any, prefix: str, seen: set[int]) -> Iterator[tuple[str, Any]]:
