@@ -57,3 +57,16 @@ def that_is_trained() -> Any:
 
 def that_was_split() -> Any:
     return nnx.split(_Split(nnx.Rngs(0)))
+
+
+class _DropsOneBranch(_Split):
+    def __init__(self, rngs: nnx.Rngs) -> None:
+        super().__init__(rngs)
+        self.drop, self.drop_of_network = nnx.Dropout(0.1, rngs=rngs), nnx.Dropout(0.2, rngs=rngs)
+
+    def __call__(self, x: jax.Array, *, deterministic: bool = True) -> jax.Array:
+        return self.drop(super().__call__(x), deterministic=deterministic)
+
+
+def that_drops_one_branch() -> Any:
+    return _DropsOneBranch(nnx.Rngs(0))

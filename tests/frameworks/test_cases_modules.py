@@ -676,6 +676,7 @@ DUE: dict[str, dict[str, Due]] = {
             Due(0, ("This is a correct pre-norm", "with attention_mask and without"), ("rngs",)),
         ),
         "behind_its_parameters": Due(0, ("This is a correct post-norm",), ("no module of",)),
+        "that_drops_one_branch": Due(0, ("in training drop_of_network (p = 0.2) is never called",), ("✗",)),
         "that_was_split": Due(0, ("This is a correct pre-norm",), ("no module of",)),
     },
     "cases_jax": {

@@ -19,6 +19,7 @@ from encoder_conformance.protocol.module_description import Kept
 from encoder_conformance.readers.module_target.arranging import Arrangement
 from encoder_conformance.readers.module_target.calling import in_training
 from encoder_conformance.readers.module_target.calling_lines import SoughtLines, line_in
+from encoder_conformance.readers.module_target.dropping import said_by
 from encoder_conformance.readers.module_target.forms_of_x import Arrays
 from encoder_conformance.readers.module_target.frameworks.jax_compiled import Compiled
 from encoder_conformance.readers.module_target.frameworks.jax_export import exported
@@ -71,6 +72,10 @@ class Functional:
     shown: bool = True
     training: Callable[[Tree], Called] | None = None
     """The module with dropout on, where `told` is given; None where it is not known how."""
+    watch: Callable[[Called, Keep], Called] | None = None
+    """The same module, which tells of its submodules, whatever it is in; None where `bind` alone knows how."""
+    drops: Mapping[str, float] = field(default_factory=dict)
+    """Submodule that drops → its rate."""
     told_in_training: Mapping[str, Any] = field(default_factory=dict)
     """The arguments that turn dropout on, and the key that it is drawn from."""
     told: Mapping[str, Any] = field(default_factory=dict)
@@ -190,8 +195,7 @@ class JaxModule(HeldModule):
     def in_training(self, feeds: Feeds) -> LiveModule:
         if self.of.training is None:
             return super().in_training(feeds)
-        trained = self.of.training
-        of = replace(self.of, bind=lambda tree, _: trained(tree), shown=False, told=self.of.told_in_training)
+        of = replace(self.of, bind=self._bound_in_training, shown=False, told=self.of.told_in_training)
         with wide(self.dtype):
             traced = str(jax.make_jaxpr(of.output)(self.tree(), arrays(feeds)))
         if not any(drawn in traced for drawn in ("random_bits", "threefry", "rng_bit_generator")):
@@ -200,6 +204,19 @@ class JaxModule(HeldModule):
         made.own_format = self.own_format
         made.assign(self.flat())
         return made
+
+    def _bound_in_training(self, tree: Tree, keep: Keep | None) -> Called:
+        assert self.of.training is not None
+        live = self.of.training(tree)
+        return live if keep is None or self.of.watch is None else self.of.watch(live, keep)
+
+    def drops_uncalled(self, feeds: Feeds) -> Mapping[str, float]:
+        if self.of.watch is None:
+            return {}
+        of, called = replace(self.of, bind=self._bound_in_training, told=self.of.told_in_training), set[str]()
+        with wide(self.dtype):
+            jax.make_jaxpr(lambda tree: of.output(tree, arrays(feeds), lambda path, *_: called.add(path)))(self.tree())
+        return {path: rate for path, rate in self.of.drops.items() if path not in called}
 
     def kept(self, feeds: Feeds) -> Kept | None:
         """Of what it holds beside its parameters: each call begins with what was held when it was given."""
@@ -328,17 +345,18 @@ def functional_of(
 ) -> Functional:
     """The function of a module that is an object; `made` gives it other parameters, and `trained` one in training."""
 
-    def bind(tree: Tree, keep: Keep | None) -> Called:
-        live = made(tree)
-        if keep is None:
-            return live  # type: ignore[no-any-return]
+    def watch(live: Called, keep: Keep) -> Called:
         return lambda *by_place, **by_name: calls(parts, live, keep, partial(live, *by_place, **by_name))
+
+    def bind(tree: Tree, keep: Keep | None) -> Called:
+        live: Called = made(tree)
+        return live if keep is None else watch(live, keep)
 
     kind, inside = type(module), tuple(part for _, part in walk(parts, module))
     name = f"{kind.__module__}.{kind.__qualname__}"
-    told = in_training(module.__call__, jax.random.key(SEED))
+    told, drops = in_training(module.__call__, jax.random.key(SEED)), said_by(walk(parts, module))[0]
     found = Functional(bind, parameters, signature, name, inside, training=trained)
-    return replace(found, told_in_training=told)
+    return replace(found, told_in_training=told, watch=watch, drops=drops)
 
 
 def batched(functional: Functional) -> Functional:
