@@ -463,6 +463,21 @@ class NetworkLeftOut(Plain):
         return x + self.norm2(x)
 
 
+class _ShiftForgotten(nn.Module):
+    def __init__(self, size: int) -> None:
+        super().__init__()
+        self.gamma, self.beta = nn.Parameter(torch.ones(size)), nn.Parameter(torch.zeros(size))
+
+    def forward(self, x: Tensor) -> Tensor:
+        centred = x - x.mean(-1, keepdim=True)
+        return self.gamma * centred / (centred.pow(2).mean(-1, keepdim=True) + 1e-5).sqrt()
+
+
+class ShiftsOfNormsForgotten(Plain):
+    def norm(self) -> nn.Module:
+        return _ShiftForgotten(self.D)
+
+
 class OneBranchHalved(Plain):
     def layer(self, x: Tensor, ignore: Tensor | None = None) -> Tensor:
         x = x + 0.5 * self.attend(self.norm1(x), ignore)

@@ -572,6 +572,9 @@ DUE: dict[str, dict[str, Due]] = {
         "NetworkLeftOut": Due(
             2, ("a residual sum adds a norm of x to x", "At: cases_mistakes.py:"), ("neither LayerNorm",)
         ),
+        "ShiftsOfNormsForgotten": Due(
+            1, ("norm1.beta is read nowhere, and norm1.gamma is (cases_mistakes.py:",), ("changes nothing",)
+        ),
         "OneBranchHalved": refused("attention_output by 0.5 and ffn_output by 1", "At: cases_mistakes.py:"),
         "KeysAndValuesExchanged": Due(
             1, ("v.weight does the work of attention.key.weight", "At: cases_plain.py:"), ("unknown",)

@@ -8,6 +8,8 @@ from encoder_conformance.protocol.findings import Finding, said_at, source_of
 from encoder_conformance.protocol.module_description import ModuleDescription
 from encoder_conformance.spec.words import some
 
+_ADDED = ("bias", "beta", "shift", "offset")
+"""What is added behind a weight, by the last word of its name."""
 _NORM = re.compile(r"norm|(^|[._])ln|ln($|[._\d])")
 """What the name of a norm has."""
 
@@ -68,7 +70,7 @@ def _alike(described: ModuleDescription, own: str) -> Iterator[tuple[str, str]]:
         if described.stated is not None and name.endswith("attention.key.weight"):
             continue
         kin = _unnumbered(each.own) == _unnumbered(own)
-        if each.own in weights or (_last(own) == "bias" and part and part == each.own.rpartition(".")[0]):
+        if each.own in weights or (_last(own) in _ADDED and part and part == each.own.rpartition(".")[0]):
             yield each.own, ""
         elif layer is not None and kin and len(layer.layer_scale) == 1 and "layer_scale" in name:
             yield each.own, ": one branch alone is scaled"
