@@ -478,6 +478,17 @@ class ShiftsOfNormsForgotten(Plain):
         return _ShiftForgotten(self.D)
 
 
+class GateForgotten(Plain):
+    """SwiGLU's third map is made, and not called."""
+
+    def make_ffn(self) -> None:
+        self.w1, self.w3 = nn.Linear(self.D, self.HIDDEN, bias=False), nn.Linear(self.D, self.HIDDEN, bias=False)
+        self.w2 = nn.Linear(self.HIDDEN, self.D, bias=False)
+
+    def ffn(self, x: Tensor) -> Tensor:
+        return self.w2(F.silu(self.w1(x)))
+
+
 class OneBranchHalved(Plain):
     def layer(self, x: Tensor, ignore: Tensor | None = None) -> Tensor:
         x = x + 0.5 * self.attend(self.norm1(x), ignore)

@@ -575,6 +575,9 @@ DUE: dict[str, dict[str, Due]] = {
         "ShiftsOfNormsForgotten": Due(
             1, ("norm1.beta is read nowhere, and norm1.gamma is (cases_mistakes.py:",), ("changes nothing",)
         ),
+        "GateForgotten": Due(
+            1, ("w3.weight is read nowhere, and w1.weight is (cases_mistakes.py:", "no gate multiplies"), ("unknown",)
+        ),
         "OneBranchHalved": refused("attention_output by 0.5 and ffn_output by 1", "At: cases_mistakes.py:"),
         "KeysAndValuesExchanged": Due(
             1, ("v.weight does the work of attention.key.weight", "At: cases_plain.py:"), ("unknown",)

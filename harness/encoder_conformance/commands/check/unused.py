@@ -12,6 +12,8 @@ _ADDED = ("bias", "beta", "shift", "offset")
 """What is added behind a weight, by the last word of its name."""
 _NORM = re.compile(r"norm|(^|[._])ln|ln($|[._\d])")
 """What the name of a norm has."""
+_GATE = re.compile(r"gate|glu|(^|[._])up")
+"""What the name of a gate has, or of the map beside it."""
 
 
 def unused_findings(described: ModuleDescription, names: Iterable[str]) -> Iterator[Finding]:
@@ -74,6 +76,8 @@ def _alike(described: ModuleDescription, own: str) -> Iterator[tuple[str, str]]:
             yield each.own, ""
         elif layer is not None and kin and len(layer.layer_scale) == 1 and "layer_scale" in name:
             yield each.own, ": one branch alone is scaled"
+        elif layer is not None and not layer.feed_forward.gated and _is_gate(own, name, each.own):
+            yield each.own, ": no gate multiplies the hidden features"
         elif layer is not None and not layer.norm.first and "norm2" in name and (kin or _are_norms(own, each.own)):
             yield each.own, ": one sub-layer alone has a norm"
 
@@ -87,6 +91,15 @@ def _weights_of(bias: str) -> set[str]:
     starts = "", last[: last.rfind("_") + 1]
     words = ((start, last.removeprefix(start)) for start in starts)
     return {part + start + {"b": "w", "B": "W"}[word[0]] + word[1:] for start, word in words if word[:1] in ("b", "B")}
+
+
+def _is_gate(own: str, place: str, read: str) -> bool:
+    """Whether this is named as a map beside that of the hidden features is, which is `read` in this `place`: as `w3`
+    beside `w1`, or `gate_proj` beside `up_proj`."""
+    parts = [each.rpartition(".")[0] for each in (own, read)]
+    beside = parts[0].rpartition(".")[0] == parts[1].rpartition(".")[0] and _last(own) == _last(read)
+    named = _unnumbered(own) == _unnumbered(read) or _GATE.search(own.lower()) is not None
+    return place.endswith("feed_forward.hidden.weight") and beside and named
 
 
 def _are_norms(own: str, other: str) -> bool:
