@@ -489,6 +489,15 @@ class GateForgotten(Plain):
         return self.w2(F.silu(self.w1(x)))
 
 
+class ThirdMapLeftOver(Plain):
+    """A map that nothing calls, and that is no gate by its name: the layer is right."""
+
+    def make_ffn(self) -> None:
+        super().make_ffn()
+        self.down3 = nn.Linear(self.HIDDEN, self.D)
+        self.linear3 = nn.Linear(self.D, self.HIDDEN)
+
+
 class OneBranchHalved(Plain):
     def layer(self, x: Tensor, ignore: Tensor | None = None) -> Tensor:
         x = x + 0.5 * self.attend(self.norm1(x), ignore)

@@ -578,6 +578,9 @@ DUE: dict[str, dict[str, Due]] = {
         "GateForgotten": Due(
             1, ("w3.weight is read nowhere, and w1.weight is (cases_mistakes.py:", "no gate multiplies"), ("unknown",)
         ),
+        "ThirdMapLeftOver": right(
+            "4 parameters, down3.weight, down3.bias", "change nothing in the layer that was read"
+        ),
         "OneBranchHalved": refused("attention_output by 0.5 and ffn_output by 1", "At: cases_mistakes.py:"),
         "KeysAndValuesExchanged": Due(
             1, ("v.weight does the work of attention.key.weight", "At: cases_plain.py:"), ("unknown",)

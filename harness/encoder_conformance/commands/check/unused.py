@@ -12,8 +12,8 @@ _ADDED = ("bias", "beta", "shift", "offset")
 """What is added behind a weight, by the last word of its name."""
 _NORM = re.compile(r"norm|(^|[._])ln|ln($|[._\d])")
 """What the name of a norm has."""
-_GATE = re.compile(r"gate|glu|(^|[._])up")
-"""What the name of a gate has, or of the map beside it."""
+_GATE = re.compile(r"gate|glu|(^|[._])(up|wi?_?\d)")
+"""What the name of a gate has, or of the map beside it, as w1 and w3 are: a third of another name may be anything."""
 
 
 def unused_findings(described: ModuleDescription, names: Iterable[str]) -> Iterator[Finding]:
@@ -98,8 +98,7 @@ def _is_gate(own: str, place: str, read: str) -> bool:
     beside `w1`, or `gate_proj` beside `up_proj`."""
     parts = [each.rpartition(".")[0] for each in (own, read)]
     beside = parts[0].rpartition(".")[0] == parts[1].rpartition(".")[0] and _last(own) == _last(read)
-    named = _unnumbered(own) == _unnumbered(read) or _GATE.search(own.lower()) is not None
-    return place.endswith("feed_forward.hidden.weight") and beside and named
+    return place.endswith("feed_forward.hidden.weight") and beside and _GATE.search(own.lower()) is not None
 
 
 def _are_norms(own: str, other: str) -> bool:

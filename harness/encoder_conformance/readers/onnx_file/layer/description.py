@@ -302,12 +302,12 @@ def _is_classic(layer: EncoderLayer) -> bool:
 
 def _whole_number(scale: float, close: float) -> float | None:
     """The whole number by whose square root scores are divided (E-32); None where it is no such."""
-    number = scale**-2 if scale else 0.0  # of a mask that hides all nothing is left of scores
+    number = scale**-2
     return float(round(number)) if number > 0.5 and abs(scale * round(number) ** 0.5 - 1) < close else None
 
 
 def _short_number(scale: float, close: float) -> float | None:
     """The number of few digits by whose square root scores are divided: of queries and keys that are normed to the
     length 1, and not to that of their features' number, scores are multiplied by one that was chosen."""
-    number = float(f"{scale**-2:.4g}") if scale else 0.0
+    number = float(f"{scale**-2:.4g}")
     return number if 0 < number < 1e6 and abs(scale * number**0.5 - 1) < close else None
