@@ -44,6 +44,10 @@ def without(unsaid: str, *said: str) -> Due:
     return due._replace(unsaid=(*due.unsaid, unsaid))
 
 
+def mistaken(*said: str) -> Due:
+    return Due(1, ("This layer is wrong", "At: cases_", *said), ("does the work of",))
+
+
 def refused(*said: str) -> Due:
     return Due(2, said, ("This is a correct", "This layer is wrong"))
 
@@ -96,6 +100,23 @@ DUE: dict[str, dict[str, Due]] = {
         "PlainPost": right("post-norm"),
         "BeginsAsNothing": right("pre-norm"),
         "PlainByEinsum": right("pre-norm"),
+    },
+    "cases_mutants": {
+        "Listed": right("pre-norm", masks=False),
+        "GainOfListedNormAsShift": mistaken(
+            "sublayer.0.norm.a_2 is read for norm1.shift too (cases_mutants.py:25), and sublayer.0.norm.b_2, of the",
+            "sublayer.1.norm.a_2 is read for norm2.shift too (cases_mutants.py:25), and sublayer.1.norm.b_2, of the",
+        ),
+        "ShiftOfListedNormForgotten": mistaken("(cases_mutants.py:30): the norm adds no shift"),
+        "GainOfListedNormForgotten": mistaken("(cases_mutants.py:35): the norm multiplies by no gain"),
+        "ValueForQueryOfAList": mistaken("linears.2.weight is read for attention.query.weight too", "linears.0.weight"),
+        "KeyForQueryWithoutBias": mistaken(
+            "Cause: The queries are the keys: the query projection is never read", "and linears.0.weight, of the same"
+        )._replace(unsaid=("linears.0.weight is\n", "linears.0.bias is read nowhere, and")),
+        "DropsAll": Due(1, ("in training: drop drops all that it is given: its rate is 1",), ()),
+        "DropsAllByAFlag": Due(1, ("in training its output is another, and nothing is drawn",), ()),
+        "ScaleIsNoParameter": refused("is none of its parameters, and cannot be set: it uses gamma, no parameter"),
+        "KeyForValueOfAList": mistaken("linears.1.weight is read for attention.value.weight too", "linears.2.weight"),
     },
     "cases_drawn": {
         "OneNormUnscaled": Due(
@@ -453,7 +474,7 @@ DUE: dict[str, dict[str, Due]] = {
         "OneQuery": without("feed-forward network multiplies", "as of a class token", "cases_gathered.py:"),
         "OneQueryOfOneMap": without("feed-forward network multiplies", "as of a class token", "cases_gathered.py:"),
         "GatedSkips": without("a norm is missing", "stands in the place of a residual sum", "cases_gathered.py:"),
-        "KeysForValues": Due(1, ("which sounds like it, is read nowhere", "At: cases_gathered.py:"), ()),
+        "KeysForValues": Due(1, ("of the same size, is read nowhere", "At: cases_gathered.py:"), ()),
         "HeadsMergedInPlace": beyond("what heads give is put together without a transpose", "cases_plain.py:"),
         "ConvolvedAcrossPositions": without(
             "[batch, d_model, sequence]", "there is a convolution in it", "cases_gathered.py:"

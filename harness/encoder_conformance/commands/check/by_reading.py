@@ -7,7 +7,7 @@ from encoder_conformance.oracle.catalogue import catalogue
 from encoder_conformance.protocol.module_description import ModuleDescription
 
 READ_TWICE, OF_THE_GRAPH = "parameter-read-twice", "layer-not-read"
-_TWICE = "{own} is read for {place} too, and {other}, which sounds like it, is read nowhere."
+_TWICE = "{own} is read for {place} too, and {other}, of the same size, is read nowhere."
 
 
 def by_reading(described: ModuleDescription, found: Diagnosis) -> Diagnosis:

@@ -237,7 +237,7 @@ def _of_places(described: ModuleDescription) -> Iterator[Finding]:
     """Parameters that are read in a place other than their names say."""
     for own, place, other in described.read_twice:
         line = _line(described, own)
-        message = f"{own} is read for {place} too{line}, and {other}, which sounds like it, is read nowhere"
+        message = f"{own} is read for {place} too{line}, and {other}, of the same size, is read nowhere"
         about = {"name": own, "parameter": place, "instead_of": other, **_source(described, own)}
         yield _warning("parameter-read-twice", message, f"it is judged with {other} as {place}", **about)
     for own, place, sounds in described.misnamed:

@@ -65,21 +65,37 @@ def _left_out(described: ModuleDescription, own: str) -> Finding | None:
 
 
 def _alike(described: ModuleDescription, own: str) -> Iterator[tuple[str, str]]:
-    """What is read that is named like this, and what the layer does without. Of a layer that is stated without it, no
-    output shows whether the bias of a key is read: a softmax is the same with it."""
-    layer, weights, part = described.layer, _weights_of(own), own.rpartition(".")[0]
+    """What is read that is named like this, and what the layer does without. What another is read instead of is not
+    read. Of a layer that is stated without it, no output shows whether the bias of a key is read: a softmax is the same
+    with it."""
+    weights, part = _weights_of(own), own.rpartition(".")[0]
+    instead = {other for _, _, other in described.read_twice}
     for name, each in described.parameters.items():
-        if described.stated is not None and name.endswith("attention.key.weight"):
+        if each.own in instead or (described.stated is not None and name.endswith("attention.key.weight")):
             continue
-        kin = _unnumbered(each.own) == _unnumbered(own)
         if each.own in weights or (_last(own) in _ADDED and part and part == each.own.rpartition(".")[0]):
             yield each.own, ""
-        elif layer is not None and kin and len(layer.layer_scale) == 1 and "layer_scale" in name:
-            yield each.own, ": one branch alone is scaled"
-        elif layer is not None and not layer.feed_forward.gated and _is_gate(own, name, each.own):
-            yield each.own, ": no gate multiplies the hidden features"
-        elif layer is not None and not layer.norm.first and "norm2" in name and (kin or _are_norms(own, each.own)):
-            yield each.own, ": one sub-layer alone has a norm"
+        elif without := _without(described, own, name, each.own):
+            yield each.own, f": {without}"
+
+
+def _without(described: ModuleDescription, own: str, name: str, read: str) -> str:
+    """What the layer does without that has two of a kind, of which one is `read` as the parameter of this name."""
+    layer, kin = described.layer, _unnumbered(read) == _unnumbered(own)
+    if layer is None:
+        return ""
+    if kin and len(layer.layer_scale) == 1 and "layer_scale" in name:
+        return "one branch alone is scaled"
+    if not layer.feed_forward.gated and _is_gate(own, name, read):
+        return "no gate multiplies the hidden features"
+    if not layer.norm.first and "norm2" in name and (kin or _are_norms(own, read)):
+        return "one sub-layer alone has a norm"
+    norm, _, kind = name.rpartition(".")
+    if kind == "gain" and not layer.norm.shift and _are_a_part(described, own, read):
+        return "the norm adds no shift"
+    if kind == "shift" and f"{norm}.gain" in described.absent and _are_a_part(described, own, read):
+        return "the norm multiplies by no gain"
+    return ""
 
 
 def _weights_of(bias: str) -> set[str]:
@@ -91,6 +107,13 @@ def _weights_of(bias: str) -> set[str]:
     starts = "", last[: last.rfind("_") + 1]
     words = ((start, last.removeprefix(start)) for start in starts)
     return {part + start + {"b": "w", "B": "W"}[word[0]] + word[1:] for start, word in words if word[:1] in ("b", "B")}
+
+
+def _are_a_part(described: ModuleDescription, own: str, other: str) -> bool:
+    """Whether the two are all parameters of one part, as `a_2` and `b_2` of a norm."""
+    part, _, _ = own.rpartition(".")
+    all = {*described.unused, *(each.own for each in described.parameters.values())}
+    return bool(part) and {each for each in all if each.rpartition(".")[0] == part} == {own, other}
 
 
 def _is_gate(own: str, place: str, read: str) -> bool:

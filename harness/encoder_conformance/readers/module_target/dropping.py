@@ -71,13 +71,15 @@ def said_by(owners: Iterable[tuple[str, object]]) -> tuple[dict[str, float], dic
     items = False
     for path, each in owners:
         kind = type(each).__name__.lower()
-        held = {name: value for name, value in _attributes(each) if isinstance(value, float) and 0 < value < 1}
+        held = {name: value for name, value in _attributes(each) if isinstance(value, float) and 0 < value <= 1}
         items = items or any(map(_of_items, (path, kind, *held, *_called_in(each))))
         own = [held[name] for name in _OWN_RATES if name in held]
         if path and own and (kind.startswith("dropout") or kind.rstrip("123d").endswith("dropout")):
             modules[path] = own[0]
         else:
-            rates |= {f"{path}.{name}".lstrip("."): rate for name, rate in held.items() if _says_rate(name)}
+            rates |= {
+                f"{path}.{name}".lstrip("."): rate for name, rate in held.items() if _says_rate(name) and rate < 1
+            }
     return modules, rates, items
 
 
@@ -108,7 +110,9 @@ def judged(seen: Trained, in_eval: Array, dtype: str) -> WayBackAnswer:
     if not seen.sites and seen.drew:
         text = f"{_UNASKED}: it draws, and nothing that depends on x meets what it draws"
         return _answer("not-asked", text)
-    if not seen.sites:
+    if not (seen.sites or 1 in seen.modules.values()):
+        if _distance(seen, [], None, in_eval) > _EXACT[dtype]:
+            return _answer("fail", "in training its output is another, and nothing is drawn, as with a rate of 1")
         return nothing_dropped(said) if said else _answer("pass")
     problems = dict.fromkeys((*_problems(seen), *_average_problems(seen, in_eval, dtype)))
     if problems:
@@ -148,9 +152,15 @@ def nothing_dropped(said: Mapping[str, float]) -> WayBackAnswer:
 
 def _problems(seen: Trained) -> Iterator[str]:
     assert seen.sites is not None
+    for path, rate in seen.modules.items():
+        if rate == 1 and path in seen.called:
+            yield f"{path} drops all that it is given: its rate is 1"
     dropping = [site for site in seen.sites if site.scale is not None]
     alone = []
     for site in dropping:
+        if _share(site)[0] == 1.0:
+            yield f"dropout {_at(site)} drops all that it is given, as with a rate of 1"
+            continue
         again, axes = _shared(site)
         shape = list(site.masks[0].shape)
         if again:

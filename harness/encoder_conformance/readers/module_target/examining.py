@@ -175,7 +175,7 @@ def _opened(framework: ModuleFramework, given: object, told: ToldOf) -> Examinat
         semantics = live_semantics(read, x)
     lengths = () if module.called_with else lengths_taken(read, x)
     exported = read_off(read, of_one_row(module, semantics), at_any_length=not lengths)
-    exported = with_a_name(read, x, semantics.layout, exported)
+    exported = with_a_name(read, x, semantics.layout, exported, loose.tensors)
     if exported.layer is None and (whole := without_lengths(read, x)) is not None:
         without = read_off(whole, of_one_row(module, semantics), at_any_length=not lengths)
         exported = exported if without.layer is None else without

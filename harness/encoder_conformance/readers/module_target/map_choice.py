@@ -84,14 +84,17 @@ def _casts_by_itself(module: LiveModule) -> bool:
 
 def _is_as_read(examination: Examination, map: ElementMap, layer: Layer) -> bool:
     """Whether nothing but what is read twice tells the live module from the layer: with the map of its graph, and not
-    of its names, it is proved."""
+    of its names, it is proved. Of a linear map that is not called the bias is read nowhere, either."""
     if not examination.read_twice or examination.proof is None or examination.proof.holds:
         return False
     graph = examination.exported.map
     assert graph is not None
     as_read = {place: graph.elements[place] for _, place, _ in examination.read_twice}
+    uncalled = {other.rpartition(".")[0] for _, _, other in examination.read_twice}
+    unread = [name for own, name in examination.unread if own.rpartition(".")[0] in uncalled]
+    elements = {name: each for name, each in {**map.elements, **as_read}.items() if name not in unread}
     bench = examination.long_bench(examination.proof.dtype, layer)
-    return prove(bench, replace(map, elements={**map.elements, **as_read}), layer, examination.absent).holds
+    return prove(bench, replace(map, elements=elements), layer, (*examination.absent, *unread)).holds
 
 
 def _is_misread(examination: Examination) -> bool:

@@ -8,7 +8,7 @@ from itertools import accumulate
 import numpy as np
 
 from encoder_conformance.readers.module_target.live import LiveModule
-from encoder_conformance.readers.module_target.naming import best_named, score
+from encoder_conformance.readers.module_target.naming import best_named, is_earlier, score
 from encoder_conformance.readers.onnx_file.layer.parameters import form_of
 from encoder_conformance.spec.axes import Array
 
@@ -150,9 +150,10 @@ def _of_map(shape: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def separated(map: ElementMap) -> tuple[ElementMap, tuple[tuple[str, str], ...], tuple[tuple[str, str, str], ...]]:
-    """Gives each place the parameter of its name, where the graph reads one in two places, and another nowhere; of a
-    fused one that is read in part, the second place gets the rest. Of heads that have a parameter each, the first is
-    named. Two names of one tensor stay one: they are tied.
+    """Gives each place the parameter of its name, where the graph reads one in two places, and another nowhere; of two
+    that are told apart by a number alone, the first place gets the first. Of a fused one that is read in part, the
+    second place gets the rest. Of heads that have a parameter each, the first is named. Two names of one tensor stay
+    one: they are tied.
 
     Returns the map, the pairs that are tied, and what was read twice.
     """
@@ -164,7 +165,8 @@ def separated(map: ElementMap) -> tuple[ElementMap, tuple[tuple[str, str], ...],
         moved = second if sounds[0] >= sounds[1] else first
         if of_heads:
             found, other = _moved(map, moved, of_heads), of_heads[source]
-        elif (beside := _unread_beside(map, second)) is not None:
+        elif (beside := _unread_beside(map, source, (first, second))) is not None:
+            moved = first if is_earlier(beside, source) else moved
             found, other = _laid_as(map.elements[moved], map.own.elements(beside)), beside
         elif (rest := map.rest_of(second)) is not None:
             # Query, key and value stand in a fused map in this order, most often, as the places do here.
@@ -178,11 +180,14 @@ def separated(map: ElementMap) -> tuple[ElementMap, tuple[tuple[str, str], ...],
     return map, tuple(tied), tuple(read_twice)
 
 
-def _unread_beside(map: ElementMap, place: str) -> str | None:
-    """The own parameter that is read nowhere, and sounds most like a place of its shape."""
-    shape = map.elements[place].shape
-    alike = (name for name in map.unused() if _of_map(map.own.shapes[name]) in (shape, shape[::-1]))
-    return best_named(alike, place, map.own.called)
+def _unread_beside(map: ElementMap, source: str, places: tuple[str, str]) -> str | None:
+    """The own parameter that is read nowhere, and sounds most like the second of two places that read the source. Where
+    both are of one norm or linear map, one that stands beside the source comes first."""
+    shape = map.elements[places[1]].shape
+    alike = [name for name in map.unused() if _of_map(map.own.shapes[name]) in (shape, shape[::-1])]
+    of_one_part = len({place.rpartition(".")[0] for place in places}) == 1
+    beside = [name for name in alike if of_one_part and name.rpartition(".")[0] == source.rpartition(".")[0]]
+    return best_named(beside or alike, places[1], map.own.called)
 
 
 def _laid_as(elements: Array, others: Array) -> Array:

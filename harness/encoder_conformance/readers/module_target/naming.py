@@ -129,15 +129,22 @@ def _is_gate(own: str, other: str) -> bool:
     return "gate" in one - two or ("wi" in one & two and "0" in one and "1" in two)
 
 
+def is_earlier(own: str, other: str) -> bool:
+    """Whether two names differ in numbers alone, and the first has the lower ones: `linears.0` of `linears.2`."""
+    return re.sub(r"\d+", "", own) == re.sub(r"\d+", "", other) and _numbers(own) < _numbers(other)
+
+
+def _numbers(own: str) -> list[int]:
+    return [*map(int, re.findall(r"\d+", own))]
+
+
 def _exchanged_numbers(sources: Mapping[str, str]) -> list[tuple[str, str, str]]:
     """Norms, and scales of branches, whose names differ in a number alone, of which the later one is the first."""
     found = []
     for name, own in sources.items():
         second = name.replace("norm1.", "norm2.").replace("layer_scale1.", "layer_scale2.")
         other = sources.get(second, own)
-        if second == name or re.sub(r"\d+", "", own) != re.sub(r"\d+", "", other):
-            continue
-        if [*map(int, re.findall(r"\d+", own))] > [*map(int, re.findall(r"\d+", other))]:
+        if second != name and is_earlier(other, own):
             found += [(own, name, second), (other, second, name)]
     return found
 

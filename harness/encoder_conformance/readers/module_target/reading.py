@@ -1,5 +1,6 @@
 """What is read off a module's export, at as many positions as show it."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -16,6 +17,7 @@ from encoder_conformance.readers.onnx_file.interface.probe_runs import BATCH, SE
 from encoder_conformance.readers.onnx_file.layer.parameters import TABLE
 from encoder_conformance.readers.onnx_file.tracing.unsupported import NO_LAYER, SENTENCES, Feature
 from encoder_conformance.spec.axes import Array
+from encoder_conformance.spec.words import some
 
 _MANY, _FILLED = 92, 128
 """Positions: of so many the distances are more numbers than an exporter folds, 8192, and show all buckets up to 128.
@@ -75,8 +77,11 @@ def _of_less(module: LiveModule, semantics: InputSemantics, exported: Exported) 
     return exported
 
 
-def with_a_name(module: LiveModule, x: Array, layout: Layout, exported: Exported) -> Exported:
-    """Where the graph is no layer's for a reason without a name, what the module is seen to do gives it one."""
+def with_a_name(
+    module: LiveModule, x: Array, layout: Layout, exported: Exported, loose: Sequence[str] = ()
+) -> Exported:
+    """Where the graph is no layer's for a reason without a name, what the module is seen to do gives it one. `loose`:
+    the tensors that it computes with and that are no parameters."""
     conditions = [name for name, each in module.signature.arrangement.beside.items() if each.kind == "condition"]
     if conditions and "second_gain" in exported.features:
         return _modulated(exported, f"of {', '.join(conditions)}", exported.where)
@@ -86,6 +91,8 @@ def with_a_name(module: LiveModule, x: Array, layout: Layout, exported: Exported
             made = f"{several}, of {', '.join(conditions)}"
             return _modulated(exported, made, exported.lines.get("norm.kind", ""))
         problem = f"{several} is computed of several of its parameters, and is none of them: it cannot be set"
+        if loose:
+            problem = f"{several} is none of its parameters, and cannot be set: it uses {some(loose)}, no parameter"
         if exported.rounded_to:
             problem = (
                 f"its weights are rounded to {exported.rounded_to} in each call, as under autocast: it is no layer of "
