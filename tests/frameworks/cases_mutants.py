@@ -130,3 +130,11 @@ class ScaleIsNoParameter(Listed):
 
     def scaled(self, x: Tensor) -> Tensor:
         return self.gammas[0] * self.down(torch.relu(self.up(x)))  # type: ignore[no-any-return]
+
+
+class OneOfAList(Listed):
+    """`nn.ModuleList([part] * n)`: what is meant to be several is one."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linears = nn.ModuleList([nn.Linear(16, 16)] * 4)

@@ -113,6 +113,11 @@ DUE: dict[str, dict[str, Due]] = {
         "KeyForQueryWithoutBias": mistaken(
             "Cause: The queries are the keys: the query projection is never read", "and linears.0.weight, of the same"
         )._replace(unsaid=("linears.0.weight is\n", "linears.0.bias is read nowhere, and")),
+        "OneOfAList": Due(
+            1,
+            ("linears.0.weight are one tensor: one part stands in a list more than once",),
+            ("are the same numbers",),
+        ),
         "DropsAll": Due(1, ("in training: drop drops all that it is given: its rate is 1",), ()),
         "DropsAllByAFlag": Due(1, ("in training its output is another, and nothing is drawn",), ()),
         "ScaleIsNoParameter": refused("is none of its parameters, and cannot be set: it uses gamma, no parameter"),

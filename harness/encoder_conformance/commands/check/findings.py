@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from encoder_conformance.commands.check.arguments import argument_findings, reference_findings
 from encoder_conformance.commands.check.maps import map_findings
+from encoder_conformance.commands.check.tied import tied_findings
 from encoder_conformance.commands.check.unused import unused_findings
 from encoder_conformance.oracle.layer_differences import OF_MASKS, differences
 from encoder_conformance.protocol.description import as_text, decimal
@@ -12,7 +13,7 @@ from encoder_conformance.protocol.findings import Finding, Severity, said_at, so
 from encoder_conformance.protocol.module_description import ModuleDescription
 from encoder_conformance.protocol.way_back import WayBackAnswer
 from encoder_conformance.spec.published import unusual
-from encoder_conformance.spec.words import listed, some
+from encoder_conformance.spec.words import listed
 from encoder_conformance.subjects.cases import of_other_sizes
 from encoder_conformance.subjects.subject import Subject
 
@@ -207,6 +208,7 @@ def _of_parameters(described: ModuleDescription) -> Iterator[Finding]:
     yield from _of_idle_parts(described)
     yield from _of_places(described)
     yield from _of_values(described)
+    yield from tied_findings(described)
     yield from unused_findings(described, described.unused)
     yield from _of_absent(described)
     for own, name in described.unread:
@@ -270,7 +272,7 @@ def _source(described: ModuleDescription, name: str) -> dict[str, object]:
 
 
 def _of_values(described: ModuleDescription) -> Iterator[Finding]:
-    """Parameters that are others with something added, or one tensor with others."""
+    """Parameters that are others with something added or multiplied, or that nothing trains."""
     for name, source in described.parameters.items():
         if source.more:
             hint = f"what another has as {name} is to be loaded less {source.more:g}"
@@ -286,21 +288,6 @@ def _of_values(described: ModuleDescription) -> Iterator[Finding]:
             )
             hint = f"the gradient by {name} is not judged"
             yield _warning("parameter-untrained", message, hint, parameter=name, name=source.own)
-    for first in dict.fromkeys(described.aliases.values()):
-        names = [*(alias for alias, held in described.aliases.items() if held == first), first]
-        yield _warning("parameter-aliased", f"{some(names)} are one tensor", names=names)
-    for one, other in described.tied:
-        in_part = described.parameters[one].own != described.parameters[other].own
-        same = "in part the same numbers" if in_part else "the same numbers"
-        same += ", one transposed" if described.is_turned(one, other) else ""
-        message = f"{one} and {other} are {same}: {described.parameters[one].own}"
-        if described.stated is not None:  # a right output proves nothing: it was given the same numbers for both
-            message += f", and two parameters in {described.stated.layer}"
-        severity: Severity = "error" if described.stated is not None else "warning"
-        hint = "their gradients cannot be distinguished, and are not judged"
-        turned = described.is_turned(one, other)
-        tie = {"parameters": [one, other], "in_part": in_part, "transposed": turned}
-        yield Finding(severity=severity, kind="parameters-tied", message=message, hint=hint, about=tie)
 
 
 def _of_absent(described: ModuleDescription) -> Iterator[Finding]:
