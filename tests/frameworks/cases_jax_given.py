@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import equinox as eqx
 import flax.linen as linen
 import jax
 import jax.numpy as jnp
@@ -19,6 +20,27 @@ class NeedsThePaddingOfAnItem(_EquinoxLayer):
     def __call__(self, x: jax.Array, is_pad: jax.Array) -> jax.Array:
         y = jax.vmap(self.norm1)(x)
         x = x + self.attention(y, y, y, mask=jnp.broadcast_to(~is_pad, (len(x), len(x))))
+        return x + jax.vmap(self.down)(jax.nn.relu(jax.vmap(self.up)(jax.vmap(self.norm2)(x))))
+
+
+class NeedsWhichToKeep(_EquinoxLayer):
+    """It takes one item, and needs a mask of a name that nobody knows, which lies over a length, too."""
+
+    query: eqx.nn.Linear
+    key: eqx.nn.Linear
+    value: eqx.nn.Linear
+    output: eqx.nn.Linear
+
+    def __init__(self) -> None:
+        super().__init__(jax.random.key(0))
+        self.query, self.key, self.value, self.output = (eqx.nn.Linear(D, D, key=jax.random.key(n)) for n in range(4))
+
+    def __call__(self, x: jax.Array, keep: jax.Array) -> jax.Array:
+        y = jax.vmap(self.norm1)(x)
+        q, k, v = (jax.vmap(part)(y).reshape(len(x), H, -1) for part in (self.query, self.key, self.value))
+        scores = jnp.einsum("qhd,khd->hqk", q, k) / (D // H) ** 0.5
+        weights = jax.nn.softmax(jnp.where(keep[None, None, :], scores, -jnp.inf), -1)
+        x = x + jax.vmap(self.output)(jnp.einsum("hqk,khd->qhd", weights, v).reshape(x.shape))
         return x + jax.vmap(self.down)(jax.nn.relu(jax.vmap(self.up)(jax.vmap(self.norm2)(x))))
 
 

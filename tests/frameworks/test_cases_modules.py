@@ -698,6 +698,7 @@ DUE: dict[str, dict[str, Due]] = {
         "NeedsThePaddingOfAnItem": right(
             "is_pad: a mask that hides nothing, bool [batch, sequence] of 0", "with is_pad"
         ),
+        "NeedsWhichToKeep": right("keep: a mask that hides nothing", "with keep"),
         "TurnsItsKeysElsewhere": Due(
             2, ("is turned by its position otherwise", "At: cases_jax_given.py:"), ("attention without a feed-forward",)
         ),

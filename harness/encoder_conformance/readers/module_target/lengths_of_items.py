@@ -19,7 +19,7 @@ def with_its_lengths(module: LiveModule, bare: LiveModule, x: Array) -> LiveModu
     if len(left) != 1 or bare.signature.masks or bare.signature.fixed.get(left[0]) is not None:
         return module
     other = bare.giving({left[0]: Supply("lengths", "B")}) or bare
-    if not _counts(other, left[0], x) or not np.allclose(other.run({"x": x})["output"], bare.run({"x": x})["output"]):
+    if not counts(other, left[0], x) or not np.allclose(other.run({"x": x})["output"], bare.run({"x": x})["output"]):
         return module
     return module.arranged(other.signature.arrangement) or module
 
@@ -38,10 +38,10 @@ def without_lengths(module: LiveModule, x: Array) -> LiveModule | None:
 def counting(module: LiveModule, name: str, x: Array) -> LiveModule:
     """The same with lengths as parts of the longest, where as numbers of positions they change nothing, and so do."""
     parts = module.giving({name: Supply("parts", "B", "float32")}) or module
-    return parts if _counts(parts, name, x) and not _counts(module, name, x) else module
+    return parts if counts(parts, name, x) and not counts(module, name, x) else module
 
 
-def _counts(module: LiveModule, name: str, x: Array) -> bool:
+def counts(module: LiveModule, name: str, x: Array) -> bool:
     """Whether it matters that an item has fewer positions."""
     mask = np.ones(x.shape[:2], np.int64)
     mask[0, x.shape[1] // 2 :] = 0

@@ -3,6 +3,7 @@
 import numpy as np
 
 from encoder_conformance.readers.module_target.differing import differ
+from encoder_conformance.readers.module_target.lengths_of_items import counts
 from encoder_conformance.readers.module_target.live import LiveModule
 from encoder_conformance.readers.module_target.probing import features_turned
 from encoder_conformance.readers.module_target.supplies import Supply
@@ -15,8 +16,12 @@ _ENOUGH = 3
 
 
 def is_of_any_batch(module: LiveModule, x: Array) -> bool:
-    """Whether items are what they are given as: any number of them, each by itself, and with all positions."""
-    return _takes_fewer_items(module, x) and not _follows_items(module, x) and not _hides_by_positions(module, x)
+    """Whether items are what they are given as: any number of them, each by itself, with all positions, and of lengths
+    that count."""
+    if not _takes_fewer_items(module, x) or _follows_items(module, x) or _hides_by_positions(module, x):
+        return False
+    guessed = (name for name, each in module.signature.arrangement.beside.items() if each.kind == "lengths")
+    return all(speaks(name, "lengths") or counts(module, name, x) for name in guessed)
 
 
 def of_each_position(module: LiveModule, x: Array) -> bool:
