@@ -235,7 +235,9 @@ def _unusual_scale(layer: Layer, every: Sequence[Kin]) -> Iterator[Unusual]:
     usual = f"1/√head_dim = 1/√{layer.head_dim}"
     if not having:
         usual += f" ({_names(each.encoder for each in published())})"
-        divided = f"1/√{layer.scaled_by:g}"
+        sizes = layer.head_dim, layer.d_model, layer.attention.num_heads
+        known = size_under_root(layer.scaled_by, *sizes)
+        divided = " = ".join((f"1/√{layer.scaled_by:g}", *known))
         value = f"1/√{scale} = {divided}" if isinstance(scale, str) else divided
         yield _no_encoder_has("attention.scale", value, usual)
     elif not any(_beside_scores(each.layer) <= _beside_scores(layer) for each in having):
@@ -245,12 +247,22 @@ def _unusual_scale(layer: Layer, every: Sequence[Kin]) -> Iterator[Unusual]:
         yield Unusual("attention.scale", said, f", which {whose} have beside {beside}; usual: {usual}")
 
 
+def size_under_root(number: float, head_dim: int, d_model: int, heads: int) -> tuple[str, ...]:
+    """`1/head_dim`: what scores are multiplied by that are divided by the square root of this number, where it is of
+    another size than E-5's. Of 1/head_dim the root was forgotten; of 1/√num_heads two axes were taken for each other.
+    """
+    sizes = {"1/head_dim": head_dim**2, "1/d_model": d_model**2, "1/√num_heads": heads}
+    return tuple(word for word, size in sizes.items() if size > 1 and abs(number / size - 1) < _ROUNDED)[:1]
+
+
 def _beside_scores(layer: Layer) -> set[str]:
     """What a layer has that takes the place of a scale, or is learned beside it."""
     found = {"a position bias": layer.attention.position_bias, "normed queries and keys": layer.attention.qk_norm}
     return {word for word, value in found.items() if value is not None}
 
 
+_ROUNDED = 1e-6
+"""Relative error of a number that was read of a scale in float32."""
 LEAST_D_MODEL = 128
 """A narrower layer is nobody's published encoder: the sizes of its heads say nothing."""
 

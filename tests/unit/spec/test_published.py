@@ -47,6 +47,8 @@ def test_a_published_encoder_is_not_unusual(layer: str) -> None:
         ({"norm__kind": "rms_norm"}, "norm is post-norm rms_norm"),
         ({"attention__scale": "d_model"}, "attention.scale is 1/√d_model = 1/√768, which no published encoder has; "
          "usual: 1/√head_dim = 1/√64"),
+        ({"attention__scale": 64.0**2}, "attention.scale is 1/√4096 = 1/head_dim, which no"),
+        ({"attention__scale": 12.0}, "attention.scale is 1/√12 = 1/√num_heads, which no"),
         ({"attention__scale": 1.0}, "attention.scale is 1, which t5, umt5, embedding_gemma2 have beside a position "
          "bias or normed queries and keys; usual: 1/√head_dim = 1/√64"),
         ({"attention__num_heads": 16}, "attention.num_heads is 16, of 48 features each"),

@@ -27,6 +27,7 @@ from encoder_conformance.readers.onnx_file.tracing.expressions import (
     Weights,
 )
 from encoder_conformance.readers.onnx_file.tracing.row_maps import map_text
+from encoder_conformance.spec.published import size_under_root
 
 WINDOW, ROPE = "attention.window", "attention.rope"
 SCALE_CLOSE = {"float16": 2e-3, "bfloat16": 1e-2}
@@ -275,7 +276,7 @@ def _sizes(layer: EncoderLayer) -> tuple[int, int, int]:
 
 
 def _scale(layer: EncoderLayer, close: float, where: str, findings: Findings) -> Fact:
-    D, _, d = _sizes(layer)
+    D, H, d = _sizes(layer)
     weights = layer.first(Weights)
     evidence = f"scores {weights.of.name!r} are multiplied by {weights.scale:.6g} before the softmax {weights.name!r}"
     for name, n in (("head_dim", d), ("d_model", D)):
@@ -285,7 +286,8 @@ def _scale(layer: EncoderLayer, close: float, where: str, findings: Findings) ->
         return _fact("attention.scale", number, evidence)
     if layer.head_norms and (number := _short_number(weights.scale, close)) is not None:
         return _fact("attention.scale", number, evidence)
-    message = f"{where}{evidence}, which is neither 1/√{d} (head_dim) nor 1/√{D} (d_model)"
+    known = "".join(f"{word}, and " for word in size_under_root(weights.scale**-2, d, D, H))
+    message = f"{where}{evidence}, which is {known}neither 1/√{d} (head_dim) nor 1/√{D} (d_model)"
     hint = "is the scale folded into the weights of query or key, or missing?"
     findings.warning("layer", "score-scale-unusual", message, hint, scale=weights.scale, at=weights.scaled)
     return _fact("attention.scale", "head_dim", evidence)
