@@ -291,6 +291,14 @@ def test_a_frozen_parameter_is_named() -> None:
     assert (note.severity, note.kind, note.about) == ("note", "parameter-frozen", {"names": ["q.bias"]})
 
 
+def test_a_hook_on_a_gradient_is_named() -> None:
+    module = MODULES["Post"]()
+    module.q.weight.register_hook(lambda gradient: gradient.clamp(-1e-3, 1e-3))
+    [warning] = FRAMEWORK.notes(module)
+    assert (warning.severity, warning.about) == ("warning", {"names": ["q.weight"]})
+    assert "a hook is given the gradient of q.weight (register_hook): it was asked of a copy without" in str(warning)
+
+
 def test_what_cannot_be_compiled_here_is_not_judged_without() -> None:
     with pytest.raises(BadTarget, match="so it does not run here: BackendCompilerFailed"):
         examine(MODULES["not_to_be_compiled"]())

@@ -53,7 +53,7 @@ from encoder_conformance.readers.module_target.parts import PartsOfModule, Tree,
 from encoder_conformance.readers.module_target.supplies import ToldOf
 from encoder_conformance.readers.module_target.whole import WholeModule
 from encoder_conformance.spec.axes import Array
-from encoder_conformance.spec.words import listed
+from encoder_conformance.spec.words import some
 
 _QUANTISED = ("quantized", "qint", "bitsandbytes")
 _LONGEST, _MOST_VECTORS = 1 << 15, 16
@@ -200,7 +200,7 @@ class _PyTorch(ModuleFramework):
             noted("moved-to-cpu", f"its parameters are on {each}; a copy of it is judged, on the CPU", device=each)
             for each in sorted(devices)
         )
-        return (*moved, *_frozen(module))
+        return (*moved, *_frozen(module), *_hooked(module))
 
     def thrown_away(self, module: LiveModule, feeds: Feeds) -> tuple[Finding, ...]:
         assert isinstance(module, TorchModule)
@@ -250,12 +250,18 @@ def _frozen(module: nn.Module) -> Iterator[Finding]:
     """Which of its parameters are trained by nobody: a copy gives their gradients all the same."""
     names = [name for name, value in module.named_parameters() if not value.requires_grad]
     if names:
-        some = listed([*names[:_MOST_NAMED], *([f"{more} more"] if (more := len(names) - _MOST_NAMED) > 0 else [])])
-        said = f"frozen (requires_grad is False): {some}; a copy where they are not is asked for their gradients"
+        said = f"frozen (requires_grad is False): {some(names)}; a copy where they are not is asked for their gradients"
         yield noted("parameter-frozen", said, names=names)
 
 
-_MOST_NAMED = 4
+def _hooked(module: nn.Module) -> Iterator[Finding]:
+    """Which of its parameters have hooks that are given their gradients: a copy of a tensor has none of its hooks."""
+    told = "_backward_hooks", "_post_accumulate_grad_hooks"
+    names = [name for name, value in module.named_parameters() if any(getattr(value, each, None) for each in told)]
+    if names:
+        said = f"a hook is given the gradient of {some(names)} (register_hook): it was asked of a copy without"
+        hint = "what the hook makes of it is not judged"
+        yield Finding(severity="warning", kind="gradient-hooked", message=said, hint=hint, about={"names": names})
 
 
 def _line_of(module: nn.Module, path: str) -> str:
