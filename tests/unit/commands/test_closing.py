@@ -77,6 +77,19 @@ def test_one_cause_is_one_line_however_many_formats_and_parts_show_it() -> None:
     assert [line.text for line in closing(second, [first]) if line.of == "cause"] == ["Cause: the same as in layers.0"]
 
 
+def test_what_raises_where_gradients_are_asked_is_the_cause_where_nothing_else_is_wrong() -> None:
+    said = "run: RuntimeError: one of the variables needed has been modified by an operation: [torch.{}Tensor [2, 10]]"
+    raised = [
+        record("1", Outcome.ERROR, 0.0).model_copy(update={"check": "gradients", "message": said.format(each)})
+        for each in ("Float", "Double")
+    ]
+    alone = part("", "float32", records=(*raised, record("2", Outcome.PASS, 0.5)), diagnoses=())
+    [cause] = [line.text for line in closing(alone) if line.of == "cause"]
+    assert cause.startswith("Cause: it gives no gradients: RuntimeError: one of the variables")
+    beside = part("", "float32", records=(*raised, record("2", Outcome.FAIL, 285.0)), diagnoses=())
+    assert [line for line in closing(beside) if line.of == "cause"] == []
+
+
 def test_of_an_unknown_cause_it_is_said_what_the_graph_has_that_no_layer_has() -> None:
     wrong = part("", "float32")
     unknown = wrong.diagnoses[0].model_copy(update={"confidence": "unknown", "deviations": (), "sentences": ()})

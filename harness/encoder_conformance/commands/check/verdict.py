@@ -7,7 +7,7 @@ from encoder_conformance.commands.check.covered import up_to
 from encoder_conformance.commands.check.error_size import error_size
 from encoder_conformance.commands.check.results import CheckResult, PartResult, VariantResult
 from encoder_conformance.commands.check.unasked import drops_unasked
-from encoder_conformance.judging.records import Diagnosis
+from encoder_conformance.judging.records import Diagnosis, Record
 from encoder_conformance.oracle.layer_differences import differences
 from encoder_conformance.protocol.arguments import MEANINGS, MaskArgument
 from encoder_conformance.protocol.finding_kinds import FindingKind
@@ -16,6 +16,7 @@ from encoder_conformance.protocol.module_description import ModuleDescription, a
 from encoder_conformance.reports.run.matrix import format_sigma
 from encoder_conformance.reports.run.terminal import HEADINGS, SIGMA, diagnosis_rest
 from encoder_conformance.spec.layer import Layer
+from encoder_conformance.spec.outcome import EXPECTED, Outcome
 from encoder_conformance.spec.published import COMBINATION
 from encoder_conformance.spec.words import listed, more_choices
 from encoder_conformance.subjects.interfaces import conventional_meaning
@@ -207,6 +208,23 @@ def causes(part: PartResult, before: Sequence[PartResult] = ()) -> Iterator[str]
             alike = [each.dtype for each in several if each.confidence == best.confidence]
             less = [f"closest in {each.dtype}" for each in several if each.confidence != best.confidence]
             yield _cause(best, "; ".join([listed(alike), *less]))
+    if not part.diagnoses and (raised := _raised(part.records)):
+        yield raised
+
+
+_ALIKE = 60
+"""Characters of an error behind which it may be of other sizes."""
+
+
+def _raised(records: Sequence[Record]) -> str:
+    """What a module raises where nothing else is wrong than that it raises, in one way; "" where that is not so."""
+    failed = [record for record in records if record.outcome not in EXPECTED]
+    errors = {record.message.partition(": ")[2][:_ALIKE] for record in failed if record.outcome is Outcome.ERROR}
+    if len(errors) != 1 or "" in errors or any(record.outcome is not Outcome.ERROR for record in failed):
+        return ""
+    asked = dict.fromkeys(record.check for record in failed)
+    said = failed[0].message.splitlines()[0].partition(": ")[2]
+    return f"Cause: it gives no {' and no '.join(asked)}: {said}"
 
 
 def _by_cause(part: PartResult) -> dict[tuple[object, ...], list[Diagnosis]]:
