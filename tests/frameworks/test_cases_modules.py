@@ -677,6 +677,8 @@ DUE: dict[str, dict[str, Due]] = {
         ),
         "DropsInANarrowFormat": Due(0, ("This is a correct pre-norm",), ("✗",)),
         "of_a_tuple_of_angles": Due(0, ("This is a correct post-norm", "fixed was not given"), ("✗",)),
+        "DrawsUnlessTold": Due(0, ("This is a correct pre-norm", "--arg rngs='nnx.Rngs(0)'"), ("say what it takes",)),
+        "DrawsByAKeyUnlessTold": Due(0, ("This is a correct pre-norm", "--arg key='jax.random.PRNGKey(0)'"), ("✗",)),
     },
     "cases_jax_held": {
         "by_place_alone": Due(0, ("This is a correct pre-norm",), ("method",)),
