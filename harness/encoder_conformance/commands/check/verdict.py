@@ -57,7 +57,7 @@ def closing(part: PartResult, before: Sequence[PartResult] = ()) -> Iterator[Clo
         yield ClosingLine("checks", covered)
     for each in part.variants:
         yield ClosingLine("form", of_variant(each), each.status)
-    if part.status == 1 and (part.records or part.like):
+    if any(each.tally.unexpected for each in (part, *part.variants)):  # what is wrong may be no check's
         yield ClosingLine("next", "Next: the same command with -v shows each check that fails.")
 
 
