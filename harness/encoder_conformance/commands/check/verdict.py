@@ -132,8 +132,8 @@ def _covered(part: PartResult) -> str:
 
 
 def _warned(warnings: Sequence[Finding]) -> str:
-    """`2 warnings: attention.scale is 1/√d_model = 1/√48, which no published encoder has`: how many, and the one that
-    is least likely meant, if any may not be."""
+    """`2 warnings: attention.scale is 1/√d_model = 1/√48, which no published encoder known here has`: how many, and
+    the one that is least likely meant, if any may not be."""
     count = f"{len(warnings)} warning{'s' * (len(warnings) != 1)}"
     doubted = [(doubt, each) for each in warnings if (doubt := _doubt(each)) is not None]
     if not doubted:
