@@ -116,6 +116,11 @@ DUE: dict[str, dict[str, Due]] = {
         "FillsNothingBesideOneNorm": right(
             "6 warnings: masked_fill gives a new tensor, which is thrown away", masks=False
         ),
+        "PacksOneItem": Due(
+            0,
+            ("This is a correct pre-norm", "x is given as [1, positions of all items, d_model]", "cumulative lengths"),
+            ("✗", "cu_seqlens: positions"),
+        ),
         "HeadsMapTheirOwn": beyond("a linear map takes some of the features alone", "cases_drawn.py:"),
     },
     "cases_repositories": {

@@ -19,6 +19,7 @@ from encoder_conformance.readers.module_target.by_effect import (
 )
 from encoder_conformance.readers.module_target.calling import may_be_mask
 from encoder_conformance.readers.module_target.errors import MEND, BadTarget
+from encoder_conformance.readers.module_target.forms_of_x import ROWS
 from encoder_conformance.readers.module_target.furthest import OF_A_VIEW, furthest
 from encoder_conformance.readers.module_target.heads import heads_said
 from encoder_conformance.readers.module_target.in_lists import with_masks_in_lists
@@ -86,7 +87,7 @@ def called_as_it_takes(module: LiveModule, told: Told | None = None) -> tuple[Li
 def of_one_row(module: LiveModule, semantics: InputSemantics) -> InputSemantics:
     """A graph of packed rows, or of items one by one, has each by itself: it is read of one."""
     form = module.signature.arrangement.form
-    apart = form == "TD" or (form == "SD" and module.may_take_items == "one by one")
+    apart = form in ROWS or (form == "SD" and module.may_take_items == "one by one")
     return replace(semantics, B=1) if apart else semantics
 
 
