@@ -159,7 +159,7 @@ class FilledBeforeASoftmax(Plain):
 
 
 class PacksOneItem(Plain):
-    """x is one item of the positions of all, which its attention alone knows; four heads are as many as 5 − 1 positions.
+    """x is one item of the positions of all, which its attention alone knows, in four heads.
 
     Its own call hands on whatever it is given.
     """
