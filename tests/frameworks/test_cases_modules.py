@@ -856,6 +856,9 @@ DUE: dict[str, dict[str, Due]] = {
     "cases_written": {
         "MaskOfAClass": Due(0, ("This is a correct post-norm", "attn_mask takes a WholeMask, and no array"), ("✗",)),
         "CausalByIndices": Due(0, ("This is a correct pre-norm", "no position sees a later one"), ("✗",)),
+        "BucketsOfADecoder": Due(
+            0, ("This is a correct post-norm", "a choice of its own, buckets-one-way"), ("is wrong", "✗")
+        ),
         "BucketsOneWay": Due(1, ("read as post-norm", "(buckets-one-way,"), ("Cause unknown",)),
         "BucketsByGroups": right("post-norm", "position bias in 32 buckets", masks=False),
         "SlopesByGroups": beyond(*DISTANCE, "cases_written.py:"),

@@ -26,7 +26,7 @@ SPOKEN: Mapping[str, tuple[str, ...]] = {
     "width": ("width", "w"),
     "height and width": (
         *("size", "x_size", "hw", "resolution", "input_size", "img_size", "image_size", "spatial_size"),
-        *("feat_size", "feature_size", "spatial_shape", "grid_size"),
+        *("feat_size", "feature_size", "spatial_shape", "grid_size", "input_dimensions", "input_resolution"),
     ),
     "cosines": ("cos",),
     "sines": ("sin",),
