@@ -182,3 +182,14 @@ class PacksOneItem(Plain):
         x = hidden_states
         x = x + self.attend_packed(self.norm1(x), attention_mask=attention_mask, **given)
         return x + self.ffn(self.norm2(x))
+
+
+class TiedOverItems(Plain):
+    """All items have one attention, of the sum of their scores, as the rows of an alignment do."""
+
+    def core(self, q: Tensor, k: Tensor, v: Tensor, ignore: Tensor | None) -> Tensor:
+        scores = torch.einsum("bhqd,bhkd->hqk", q, k) / (len(q) * q.shape[-1]) ** 0.5
+        return torch.einsum("hqk,bhkd->bhqd", scores.softmax(-1), v)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.layer(x)

@@ -116,6 +116,9 @@ DUE: dict[str, dict[str, Due]] = {
         "FillsNothingBesideOneNorm": right(
             "6 warnings: masked_fill gives a new tensor, which is thrown away", masks=False
         ),
+        "TiedOverItems": Due(
+            2, ("an item of the batch changes another", "sums over the items of the batch"), ("heads are cut",)
+        ),
         "PacksOneItem": Due(
             0,
             ("This is a correct pre-norm", "x is given as [1, positions of all items, d_model]", "cumulative lengths"),
