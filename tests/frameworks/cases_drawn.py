@@ -193,3 +193,17 @@ class TiedOverItems(Plain):
 
     def forward(self, x: Tensor) -> Tensor:
         return self.layer(x)
+
+
+class SeesLaterByNumbers(Plain):
+    """A causal mask of numbers is inverted: the last position sees none."""
+
+    def core(self, q: Tensor, k: Tensor, v: Tensor, ignore: Tensor | None) -> Tensor:
+        scores = q @ k.transpose(-1, -2) / q.shape[-1] ** 0.5
+        seen = torch.ones_like(scores).triu(1)
+        scores = scores * seen - 1e10 * (1 - seen)  # the other half
+        weights = scores.softmax(-1)
+        return weights @ v
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.layer(x)

@@ -77,9 +77,15 @@ OF_THE_PART = (
         + next(n for n, line in enumerate((HERE / "cases_jax.py").read_text().splitlines()) if "# of the part" in line)
     ),
 )
-FILLED = "cases_drawn.py:{}".format(
-    1 + next(n for n, line in enumerate((HERE / "cases_drawn.py").read_text().splitlines()) if "# this one" in line)
-)
+
+
+def line_of(remark: str) -> str:
+    """The line of cases_drawn.py that ends in this remark, as a report names it."""
+    lines = (HERE / "cases_drawn.py").read_text().splitlines()
+    return f"cases_drawn.py:{1 + next(number for number, line in enumerate(lines) if line.endswith(remark))}"
+
+
+FILLED = line_of("# this one")
 ONE_MAP = "its feed-forward network is one linear map", "return self.one(x)"
 UNCALLED = "has no __call__", "name a module of yours whose __call__ calls encode"
 NEEDED = {
@@ -118,6 +124,9 @@ DUE: dict[str, dict[str, Due]] = {
         ),
         "TiedOverItems": Due(
             2, ("an item of the batch changes another", "sums over the items of the batch"), ("heads are cut",)
+        ),
+        "SeesLaterByNumbers": Due(
+            2, ("by a pattern of its own", "to some queries all keys", f"At: {line_of('# the other half')}"), ()
         ),
         "PacksOneItem": Due(
             0,
