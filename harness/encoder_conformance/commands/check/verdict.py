@@ -57,7 +57,8 @@ def closing(part: PartResult, before: Sequence[PartResult] = ()) -> Iterator[Clo
         yield ClosingLine("checks", covered)
     for each in part.variants:
         yield ClosingLine("form", of_variant(each), each.status)
-    if any(each.tally.unexpected for each in (part, *part.variants)):  # what is wrong may be no check's
+    tallies = part.tally, *(each.tally for each in part.variants)
+    if any(each.unexpected for each in tallies):  # what is wrong may be no check's
         yield ClosingLine("next", "Next: the same command with -v shows each check that fails.")
 
 

@@ -246,7 +246,7 @@ def _masked_at(table: ValueTable, name: str, scores: Scores) -> str:
     for node in table.nodes_between(name, scores):
         others = (each for each in node.input if each and each not in table.values)
         if any(table.number(each).size > 1 and table.number(each).shape[-1:] == scores.shape[-1:] for each in others):
-            return node.output[0]
+            return str(node.output[0])
     return name
 
 
