@@ -207,3 +207,17 @@ class SeesLaterByNumbers(Plain):
 
     def forward(self, x: Tensor) -> Tensor:
         return self.layer(x)
+
+
+class ShrinksItsWindow(Plain):
+    """A map that is smaller than its window shrinks that for good, and is then refused."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.window = 4
+
+    def forward(self, x: Tensor, input_dimensions: tuple[int, int]) -> Tensor:
+        self.window = min(self.window, *input_dimensions)
+        if self.window < 4:
+            raise ValueError("its window is larger than the map")
+        return self.layer(x)

@@ -128,6 +128,9 @@ DUE: dict[str, dict[str, Due]] = {
         "SeesLaterByNumbers": Due(
             2, ("by a pattern of its own", "to some queries all keys", f"At: {line_of('# the other half')}"), ()
         ),
+        "ShrinksItsWindow": refused(
+            "it took x, and at a later call it raised ValueError: its window", "whatever it was called with before"
+        ),
         "PacksOneItem": Due(
             0,
             ("This is a correct pre-norm", "x is given as [1, positions of all items, d_model]", "cumulative lengths"),

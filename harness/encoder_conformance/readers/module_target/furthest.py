@@ -103,7 +103,7 @@ def furthest(module: LiveModule, tries: Iterable[tuple[Arrangement, Array]]) -> 
     """Of these calls that which came furthest, of several the first; None where none of them fails. What no argument is
     the cause of stands before all."""
     best: Failed | None = None
-    own = tuple({type(each) for each in module.objects()})
+    own, held = tuple({type(each) for each in module.objects()}), module.held()
     for arrangement, x in tries:
         noted, reached = watched(arrangement, own)
         if (other := module.arranged(noted)) is None:
@@ -111,6 +111,8 @@ def furthest(module: LiveModule, tries: Iterable[tuple[Arrangement, Array]]) -> 
         try:
             other.run({"x": x})
         except ExecutionError as error:
+            if held is not None:
+                held.restore()
             found = reached[-1] if reached else Reached(answered=isinstance(error, OtherShape))
             if OF_A_VIEW in str(error):
                 return Failed(arrangement, x, found, str(error))
