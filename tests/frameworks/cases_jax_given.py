@@ -100,3 +100,13 @@ class DrawsByAKeyUnlessTold(_EquinoxLayer):
         y = jax.vmap(self.norm1)(x)
         x = x + self.attention(y, y, y)
         return x + jax.vmap(self.down)(jax.nn.relu(jax.vmap(self.up)(jax.vmap(self.norm2)(x))))
+
+
+class PutsHeadsIntoTheBatch(linen.Module):
+    """It gives as many items as there are heads in all, each of a head's features."""
+
+    @linen.compact
+    def __call__(self, x: jax.Array) -> jax.Array:
+        q, k, v = (linen.DenseGeneral((H, D // H))(x) for _ in range(3))
+        context = jnp.swapaxes(linen.dot_product_attention(q, k, v), 1, 2)
+        return linen.Dense(D)(jnp.concatenate(list(context)))

@@ -697,6 +697,11 @@ DUE: dict[str, dict[str, Due]] = {
         ),
         "DropsInANarrowFormat": Due(0, ("This is a correct pre-norm",), ("✗",)),
         "of_a_tuple_of_angles": Due(0, ("This is a correct post-norm", "fixed was not given"), ("✗",)),
+        "PutsHeadsIntoTheBatch": Due(
+            2,
+            ("it returns [6, 5, ", "takes x [batch, sequence, d_model] and gives as much"),
+            ("OtherShape", "a pair of"),
+        ),
         "DrawsUnlessTold": Due(0, ("This is a correct pre-norm", "--arg rngs='nnx.Rngs(0)'"), ("say what it takes",)),
         "DrawsByAKeyUnlessTold": Due(0, ("This is a correct pre-norm", "--arg key='jax.random.PRNGKey(0)'"), ("✗",)),
     },
