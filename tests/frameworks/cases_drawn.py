@@ -1,5 +1,7 @@
 """Layers as people write them who publish one: with one norm for two, a call by place, or a line that names nothing."""
 
+from typing import Any
+
 import torch
 from cases_plain import Plain, PlainPost
 from torch import Tensor, nn
@@ -154,3 +156,68 @@ class FilledBeforeASoftmax(Plain):
     def forward(self, x: Tensor, padding_mask: Tensor | None = None) -> Tensor:
         shown = None if padding_mask is None else padding_mask.expand(x.shape[0], self.H, -1, -1)
         return self.layer(x, shown)
+
+
+class PacksOneItem(Plain):
+    """x is one item of the positions of all, which its attention alone knows, in four heads.
+
+    Its own call hands on whatever it is given.
+    """
+
+    H = 4
+
+    def attend_packed(
+        self, x: Tensor, cu_seqlens: Tensor, max_seqlen: int | None, attention_mask: Tensor | None = None
+    ) -> Tensor:
+        q, k, v = (each.view(*x.shape[:-1], -1, self.D // self.H).transpose(1, 2) for each in self.maps(x))
+        lengths = (cu_seqlens[1:] - cu_seqlens[:-1]).tolist()
+        items = zip(*(torch.split(each, lengths, dim=2) for each in (q, k, v)), strict=True)
+        made = [F.scaled_dot_product_attention(*each).transpose(1, 2) for each in items]
+        return self.o(torch.cat(made, 1).reshape(x.shape))
+
+    def maps(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        return self.q(x), self.k(x), self.v(x)
+
+    def forward(self, hidden_states: Tensor, attention_mask: Tensor, **given: Any) -> Tensor:
+        x = hidden_states
+        x = x + self.attend_packed(self.norm1(x), attention_mask=attention_mask, **given)
+        return x + self.ffn(self.norm2(x))
+
+
+class TiedOverItems(Plain):
+    """All items have one attention, of the sum of their scores, as the rows of an alignment do."""
+
+    def core(self, q: Tensor, k: Tensor, v: Tensor, ignore: Tensor | None) -> Tensor:
+        scores = torch.einsum("bhqd,bhkd->hqk", q, k) / (len(q) * q.shape[-1]) ** 0.5
+        return torch.einsum("hqk,bhkd->bhqd", scores.softmax(-1), v)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.layer(x)
+
+
+class SeesLaterByNumbers(Plain):
+    """A causal mask of numbers is inverted: the last position sees none."""
+
+    def core(self, q: Tensor, k: Tensor, v: Tensor, ignore: Tensor | None) -> Tensor:
+        scores = q @ k.transpose(-1, -2) / q.shape[-1] ** 0.5
+        seen = torch.ones_like(scores).triu(1)
+        scores = scores * seen - 1e10 * (1 - seen)  # the other half
+        weights = scores.softmax(-1)
+        return weights @ v
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.layer(x)
+
+
+class ShrinksItsWindow(Plain):
+    """A map that is smaller than its window shrinks that for good, and is then refused."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.window = 4
+
+    def forward(self, x: Tensor, input_dimensions: tuple[int, int]) -> Tensor:
+        self.window = min(self.window, *input_dimensions)
+        if self.window < 4:
+            raise ValueError("its window is larger than the map")
+        return self.layer(x)

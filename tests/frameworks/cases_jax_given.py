@@ -98,3 +98,37 @@ def of_a_tuple_of_angles() -> Any:
         return layer(p, x, mask)
 
     return turning, parameters()
+
+
+class DrawsUnlessTold(nnx.Module):
+    """What it draws its parameters with is None unless it is given, and is needed. Nothing else has a default."""
+
+    def __init__(self, dim: int, num_heads: int, mlp_dim: int, rngs: nnx.Rngs | None = None) -> None:
+        chosen: dict[str, Any] = {"epsilon": 1e-5, "use_fast_variance": False, "rngs": rngs}
+        self.norm1, self.norm2 = nnx.LayerNorm(dim, **chosen), nnx.LayerNorm(dim, **chosen)
+        self.attention = nnx.MultiHeadAttention(num_heads, dim, decode=False, rngs=rngs)
+        self.up, self.down = nnx.Linear(dim, mlp_dim, rngs=rngs), nnx.Linear(mlp_dim, dim, rngs=rngs)
+
+    def __call__(self, x: jax.Array) -> jax.Array:
+        x = x + self.attention(self.norm1(x))
+        return x + self.down(nnx.relu(self.up(self.norm2(x))))
+
+
+class DrawsByAKeyUnlessTold(_EquinoxLayer):
+    def __init__(self, key: jax.Array | None = None) -> None:
+        super().__init__(jax.random.split(key)[0])
+
+    def __call__(self, x: jax.Array) -> jax.Array:
+        y = jax.vmap(self.norm1)(x)
+        x = x + self.attention(y, y, y)
+        return x + jax.vmap(self.down)(jax.nn.relu(jax.vmap(self.up)(jax.vmap(self.norm2)(x))))
+
+
+class PutsHeadsIntoTheBatch(linen.Module):
+    """It gives as many items as there are heads in all, each of a head's features."""
+
+    @linen.compact
+    def __call__(self, x: jax.Array) -> jax.Array:
+        q, k, v = (linen.DenseGeneral((H, D // H))(x) for _ in range(3))
+        context = jnp.swapaxes(linen.dot_product_attention(q, k, v), 1, 2)
+        return linen.Dense(D)(jnp.concatenate(list(context)))

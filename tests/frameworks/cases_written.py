@@ -65,6 +65,15 @@ class BucketsOneWay(_Buckets):
     one_way = True
 
 
+class BucketsOfADecoder(BucketsOneWay):
+    """The same in a decoder, which has no later keys."""
+
+    def bias(self, n: int, ignore: Tensor | None) -> Tensor | None:
+        added = super().bias(n, ignore)
+        assert added is not None
+        return added + torch.full((n, n), -torch.inf).triu(1)
+
+
 class BucketsByGroups(_Buckets):
     """Heads lie by groups of those that share keys: [batch, groups, heads of a group, sequence, sequence]."""
 

@@ -597,7 +597,7 @@ LAYER = (
           severity="warning", constants={"root": np.float32(D**0.5)}),
     Fault("an-epsilon-of-keras", "layer", "norm.epsilon is 0.001 in a pre-norm layer_norm, which no published", 0,
           severity="warning", text=(("epsilon=0.00001", "epsilon=0.001"),)),
-    Fault("relu-and-the-epsilon-of-bert", "layer", "feed_forward.activation relu, which no published encoder has", 0,
+    Fault("relu-and-the-epsilon-of-bert", "layer", "feed_forward.activation relu, which no published", 0,
           severity="warning", text=((GELU, "a = Relu(hb)"), ("epsilon=0.00001", "epsilon=1e-12"))),
     Fault("heads-interleaved", "layer", "attention.query.weight holds its columns in another order", 1,
           text=(("qr = Reshape(qb, split)", "qi = Reshape(qb, woven)  qr = Transpose<perm=[0,1,3,2]>(qi)"),),

@@ -81,9 +81,15 @@ OF_THE_PART = (
         + next(n for n, line in enumerate((HERE / "cases_jax.py").read_text().splitlines()) if "# of the part" in line)
     ),
 )
-FILLED = "cases_drawn.py:{}".format(
-    1 + next(n for n, line in enumerate((HERE / "cases_drawn.py").read_text().splitlines()) if "# this one" in line)
-)
+
+
+def line_of(remark: str) -> str:
+    """The line of cases_drawn.py that ends in this remark, as a report names it."""
+    lines = (HERE / "cases_drawn.py").read_text().splitlines()
+    return f"cases_drawn.py:{1 + next(number for number, line in enumerate(lines) if line.endswith(remark))}"
+
+
+FILLED = line_of("# this one")
 ONE_MAP = "its feed-forward network is one linear map", "return self.one(x)"
 UNCALLED = "has no __call__", "name a module of yours whose __call__ calls encode"
 NEEDED = {
@@ -141,6 +147,20 @@ DUE: dict[str, dict[str, Due]] = {
         ),
         "FillsNothingBesideOneNorm": right(
             "6 warnings: masked_fill gives a new tensor, which is thrown away", masks=False
+        ),
+        "TiedOverItems": Due(
+            2, ("an item of the batch changes another", "sums over the items of the batch"), ("heads are cut",)
+        ),
+        "SeesLaterByNumbers": Due(
+            2, ("by a pattern of its own", "to some queries all keys", f"At: {line_of('# the other half')}"), ()
+        ),
+        "ShrinksItsWindow": refused(
+            "it took x, and at a later call it raised ValueError: its window", "whatever it was called with before"
+        ),
+        "PacksOneItem": Due(
+            0,
+            ("This is a correct pre-norm", "x is given as [1, positions of all items, d_model]", "cumulative lengths"),
+            ("✗", "cu_seqlens: positions"),
         ),
         "HeadsMapTheirOwn": beyond("a linear map takes some of the features alone", "cases_drawn.py:"),
     },
@@ -704,6 +724,13 @@ DUE: dict[str, dict[str, Due]] = {
         ),
         "DropsInANarrowFormat": Due(0, ("This is a correct pre-norm",), ("✗",)),
         "of_a_tuple_of_angles": Due(0, ("This is a correct post-norm", "fixed was not given"), ("✗",)),
+        "PutsHeadsIntoTheBatch": Due(
+            2,
+            ("it returns [6, 5, ", "takes x [batch, sequence, d_model] and gives as much"),
+            ("OtherShape", "a pair of"),
+        ),
+        "DrawsUnlessTold": Due(0, ("This is a correct pre-norm", "--arg rngs='nnx.Rngs(0)'"), ("say what it takes",)),
+        "DrawsByAKeyUnlessTold": Due(0, ("This is a correct pre-norm", "--arg key='jax.random.PRNGKey(0)'"), ("✗",)),
     },
     "cases_jax_held": {
         "by_place_alone": Due(0, ("This is a correct pre-norm",), ("method",)),
@@ -876,6 +903,9 @@ DUE: dict[str, dict[str, Due]] = {
     "cases_written": {
         "MaskOfAClass": Due(0, ("This is a correct post-norm", "attn_mask takes a WholeMask, and no array"), ("✗",)),
         "CausalByIndices": Due(0, ("This is a correct pre-norm", "no position sees a later one"), ("✗",)),
+        "BucketsOfADecoder": Due(
+            0, ("This is a correct post-norm", "a choice of its own, buckets-one-way"), ("is wrong", "✗")
+        ),
         "BucketsOneWay": Due(1, ("read as post-norm", "(buckets-one-way,"), ("Cause unknown",)),
         "BucketsByGroups": right("post-norm", "position bias in 32 buckets", masks=False),
         "SlopesByGroups": beyond(*DISTANCE, "cases_written.py:"),

@@ -182,6 +182,16 @@ MODULES = {
                 super().__init__(dim_model, heads, dim_inner)
                 assert dim_key == v_dim == dim_model // heads
 
+        class InFullWords(nn.TransformerEncoderLayer):
+            def __init__(self, embedding_dimension, number_of_heads, ffn_dimension, maximum_position_encoding, name):
+                super().__init__(embedding_dimension, number_of_heads, ffn_dimension)
+                assert isinstance(name, str) and isinstance(maximum_position_encoding, int)
+
+        class NamesNothing(nn.Module):
+            def __init__(self, dim):
+                super().__init__()
+                self.scale = nn.LayerScale(dim)
+
         class LongConfig:
             def __init__(self, n_embd, n_head, bos_token_id):
                 self.n_embd, self.n_head = n_embd, n_head
@@ -236,6 +246,13 @@ def _made(target: str, folder: Path, **arguments: str) -> Loaded:
 
 BLOCK = "somebodys_encoders/layers/block.py"
 OF_CONFIGURATIONS = "somebodys_encoders/of_configurations.py"
+IN_FULL_WORDS = {
+    "embedding_dimension": "64",
+    "number_of_heads": "4",
+    "ffn_dimension": "96",
+    "maximum_position_encoding": "512",
+    "name": "'layer'",
+}
 PARTS = {
     "size": "64",
     "self_attn": "MultiHeadedAttention(h=4, d_model=64)",
@@ -256,6 +273,7 @@ PARTS = {
         ("alone.py:Block", PARTS),
         ("alone.py:Counted", {"d_model": "64", "heads_count": "4", "d_ff": "96", "drop_prob": "0.1"}),
         ("alone.py:DimsFirst", {"dim_model": "64", "dim_inner": "96", "heads": "4", "dim_key": "16", "v_dim": "16"}),
+        ("alone.py:InFullWords", IN_FULL_WORDS),
         (f"{BLOCK}:OfKeys", {"config": "dict(hidden_size=64, num_attention_heads=4)"}),
         ("alone.py:OfLongConfig", {"config": "SimpleNamespace(n_embd=64, n_head=4)"}),
         ("alone.py:Encoder", {"block": f"Block({', '.join(f'{k}={v}' for k, v in PARTS.items())})", "num_layers": "2"}),
@@ -330,6 +348,21 @@ def test_a_module_that_refuses_what_was_supposed_is_quoted_with_it(folder: Path)
     assert "it was made with --arg dim=64 --arg heads=4" in refused.value.hint
     with pytest.raises(BadTarget) as refused:
         load_target("alone.py:Odd", {"dim": "64", "heads": "4"}, folder)
+    assert not refused.value.hint
+
+
+def test_a_line_that_names_what_a_library_has_not_is_to_be_mended(folder: Path) -> None:
+    """Whatever it is made with, and as its file is imported."""
+    with pytest.raises(BadTarget, match="no attribute 'LayerScale'") as refused:
+        _made("alone.py:NamesNothing", folder)
+    assert "that line names what is not there" in refused.value.hint
+    (folder / "of_another_version.py").write_text("from torch.nn import LayerScale\n")
+    with pytest.raises(BadTarget, match="cannot import name 'LayerScale'") as refused:
+        _made("of_another_version.py:Block", folder)
+    assert "that line names what is not there" in refused.value.hint
+    (folder / "needing.py").write_text("raise ImportError('it needs a compiler')\n")
+    with pytest.raises(BadTarget, match="it needs a compiler") as refused:
+        _made("needing.py:Block", folder)
     assert not refused.value.hint
 
 

@@ -16,6 +16,7 @@ LAYOUTS: dict[Layout, str] = {
     "BSD": "[batch, sequence, d_model]", "SBD": "[sequence, batch, d_model]", "SD": "[sequence, d_model]"
 }  # fmt: skip
 PACKED = "[positions of all items, d_model]"
+PACKED_IN_ONE = "[1, positions of all items, d_model]"
 """The layout of x in rows of all items, one after the other, with the number of each item's."""
 _AXES = {
     **{

@@ -178,7 +178,7 @@ def unusual(layer: Layer) -> tuple[Unusual, ...]:
 
 
 def _no_encoder_has(choice: str, value: str, usual: str) -> Unusual:
-    return Unusual(choice, f"{choice} is {value}", f", which no published encoder has; usual: {usual}")
+    return Unusual(choice, f"{choice} is {value}", f", which no published encoder known here has; usual: {usual}")
 
 
 def epsilon_of(value: float, rounded: Callable[[float], float]) -> float:

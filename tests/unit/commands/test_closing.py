@@ -108,6 +108,7 @@ def test_a_layer_of_which_all_checks_pass_is_wrong_for_a_reason_that_the_verdict
     found = part("", "float32", findings=(error,), records=right, diagnoses=(), alone=1)
     [verdict] = [line.text for line in closing(found) if line.of == "verdict"]
     assert verdict.endswith(", but with gradients and without differ.")
+    assert "next" not in [line.of for line in closing(found)]  # no check fails that could be shown
 
 
 def test_a_cell_is_a_table_of_what_was_found_and_escapes_whatever_the_module_says() -> None:

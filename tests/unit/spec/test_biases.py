@@ -88,8 +88,8 @@ def test_keys_without_a_bias_are_whisper_s_and_values_without_are_nobody_s() -> 
     assert [each.encoder for each in published() if not each.differences(layer)] == ["whisper", "qwen2_audio"]
     assert unusual(LAYERS["pre-gelu-512"]) == ()
     [found] = unusual(changed("pre-gelu-512", {"attention": {"value_bias": False}}))
-    said = "with attention.value_bias false and attention.qkv_bias true, which no published encoder has; usual: "
-    assert f"{said}attention.value_bias true" in str(found)
+    said = "with attention.value_bias false and attention.qkv_bias true, which no published encoder known here has; "
+    assert f"{said}usual: attention.value_bias true" in str(found)
 
 
 def test_gradients_of_such_a_layer_are_of_the_parameters_that_it_has() -> None:

@@ -41,19 +41,19 @@ def test_a_published_encoder_is_not_unusual(layer: str) -> None:
 @pytest.mark.parametrize(
     ("choices", "said"),
     [
-        ({"norm__epsilon": 1e-3}, "norm.epsilon is 0.001 in a post-norm layer_norm, which no published encoder has; "
-         "usual: 1e-12 (bert, roberta, electra …)"),
+        ({"norm__epsilon": 1e-3}, "norm.epsilon is 0.001 in a post-norm layer_norm, which no published encoder known "
+         "here has; usual: 1e-12 (bert, roberta, electra …)"),
         ({"norm__epsilon": 1e-6}, "norm.epsilon is 1e-06 in a post-norm layer_norm"),
         ({"norm__kind": "rms_norm"}, "norm is post-norm rms_norm"),
-        ({"attention__scale": "d_model"}, "attention.scale is 1/√d_model = 1/√768, which no published encoder has; "
-         "usual: 1/√head_dim = 1/√64"),
+        ({"attention__scale": "d_model"}, "attention.scale is 1/√d_model = 1/√768, which no published encoder known "
+         "here has; usual: 1/√head_dim = 1/√64"),
         ({"attention__scale": 64.0**2}, "attention.scale is 1/√4096 = 1/head_dim, which no"),
         ({"attention__scale": 12.0}, "attention.scale is 1/√12 = 1/√num_heads, which no"),
         ({"attention__scale": 1.0}, "attention.scale is 1, which t5, umt5, embedding_gemma2 have beside a position "
          "bias or normed queries and keys; usual: 1/√head_dim = 1/√64"),
         ({"attention__num_heads": 16}, "attention.num_heads is 16, of 48 features each"),
-        ({"feed_forward__activation": "relu"}, "feed_forward.activation relu, which no published encoder has; "
-         "usual: feed_forward.activation gelu (bert, roberta, electra …)"),
+        ({"feed_forward__activation": "relu"}, "feed_forward.activation relu, which no published encoder known "
+         "here has; usual: feed_forward.activation gelu (bert, roberta, electra …)"),
         ({"attention__output_bias": False}, "usual: attention.output_bias true (bert, roberta, electra …)"),
     ],
 )  # fmt: skip

@@ -280,6 +280,8 @@ def _of_ungiven(argument: UngivenArgument) -> Iterator[Finding]:
         yield _finding("warning", "argument-not-given", message, hint, **about)
     elif argument.matters:
         message = f"{name} was not given: no array that was tried is taken. It is judged without {name}"
+        if argument.given:
+            message = f"{name} was given as {argument.given}: no other array that was tried is taken"
         yield _finding("note", "argument-not-taken", message, argument=name)
 
 

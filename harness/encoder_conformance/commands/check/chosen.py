@@ -38,7 +38,10 @@ CHOICES = {
 }
 """What hides, of the scores that occur, and the formula of a norm's deviation → where it shows. −10 is none: it leaves
 a part of what it hides."""
-_ORDER = [*CHOICES]
+_OF_CAUSAL = {"buckets-one-way": "a decoder has no later keys whose distance it would tell"}
+"""What is a choice where no position sees a later one, as T5's decoder makes it, and a mistake where some do."""
+_EVERY = {**CHOICES, **_OF_CAUSAL}
+_ORDER = [*_EVERY]
 _OR_ANOTHER = {name: ", or another number that hides as much" for name, shown in CHOICES.items() if shown == _OUTBID}
 """What is said of a number that was not read, and that others give the same outputs as."""
 _OF_ROUNDING = ("norm-fast-variance",)
@@ -90,7 +93,8 @@ def chosen(
     and has nothing to be judged by, is left out; or where a choice is of rounding, and gradients are right where
     outputs are."""
     failed = [record for record in records if record.outcome not in EXPECTED]
-    fitting = [_choices_of(each) for each in diagnoses]
+    known = _EVERY if subject.as_module.causal else CHOICES
+    fitting = [_choices_of(each, known) for each in diagnoses]
     if not failed or not fitting:
         return None
     right_else = _gradients_hold(records)
@@ -220,7 +224,7 @@ def _number_beside(
 ) -> str | None:
     """The number that hides which explains, with these, what they leave; None where they leave more than any does."""
     left = [record for record in replaced if record.outcome not in EXPECTED]
-    hides = any(CHOICES[each] == _OUTBID for each in names)
+    hides = any(_EVERY[each] == _OUTBID for each in names)
     if hides or len(left) > _FEW or not any(map(_is_deviation_of_norm, names)):
         return None
     cases = {record.case for record in left}
@@ -278,23 +282,24 @@ def _tried(fitting: Sequence[Sequence[tuple[str, ...]]]) -> Iterator[list[str]]:
         yield every
 
 
-def _choices_of(diagnosis: Diagnosis) -> tuple[tuple[str, ...], ...]:
-    """The choices that explain it, one or several together; () where something else is needed, too."""
+def _choices_of(diagnosis: Diagnosis, known: Mapping[str, str] = CHOICES) -> tuple[tuple[str, ...], ...]:
+    """The choices that explain it, one or several together, of those `known`; () where something else is needed,
+    too."""
     found = (diagnosis.deviations, *diagnosis.indistinguishable) if diagnosis.confidence == "explained" else ()
-    return tuple(several for several in found if several and set(several) <= CHOICES.keys())
+    return tuple(several for several in found if several and set(several) <= known.keys())
 
 
 def _line(name: str, described: ModuleDescription) -> str:
     """The line of source that makes this choice so; "" where it is not known."""
     masks = (described.line_of_argument(mask.argument) for mask in described.masks)
     norms = (described.lines.get(key, "") for key in ("norm.epsilon", "norm.kind"))
-    return next(filter(None, masks if name.startswith("mask-") else norms), "")
+    return "" if name in _OF_CAUSAL else next(filter(None, masks if name.startswith("mask-") else norms), "")
 
 
 def _finding(names: Sequence[str], described: ModuleDescription, cases: int, unjudged: int) -> Finding:
     lines = {name: _line(name, described) for name in names}
     said = "; ".join(f"{name}: {_sentence(name)}{said_at(line)}" for name, line in lines.items())
-    shown = "; ".join(dict.fromkeys(CHOICES[name] for name in names))
+    shown = "; ".join(dict.fromkeys(_EVERY[name] for name in names))
     hint = f"{shown}, and so in {cases} of the situations: it is judged as that there"
     about: dict[str, object] = {"deviations": [*names], "cases": cases, "gradients_not_judged": unjudged}
     count = f"{unjudged} gradient{'s are' if unjudged > 1 else ' is'}"

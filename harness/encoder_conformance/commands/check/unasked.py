@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from encoder_conformance.commands.check.results import NotAsked, PartResult, UnaskedKind
-from encoder_conformance.protocol.arguments import PACKED, MaskArgument
+from encoder_conformance.protocol.arguments import PACKED, PACKED_IN_ONE, MaskArgument
 from encoder_conformance.protocol.way_back import WayBackQuestion
 from encoder_conformance.spec.words import listed
 
@@ -15,7 +15,7 @@ def not_asked(part: PartResult) -> Iterator[NotAsked]:
         yield _not_asked("argument", f"with {name}", argument=name)
     for mask in part.described.masks:
         yield from _other_forms(mask)
-    if part.described.x.layout == PACKED:
+    if part.described.x.layout in (PACKED, PACKED_IN_ONE):
         yield _not_asked("packed-rows", "packed rows of unequal lengths")
     yield from _other_lengths(part.described.lengths)
     if not part.described.stages:

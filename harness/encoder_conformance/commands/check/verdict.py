@@ -58,7 +58,8 @@ def closing(part: PartResult, before: Sequence[PartResult] = ()) -> Iterator[Clo
         yield ClosingLine("checks", covered)
     for each in part.variants:
         yield ClosingLine("form", of_variant(each), each.status)
-    if part.status == 1 and (part.records or part.like):
+    tallies = part.tally, *(each.tally for each in part.variants)
+    if any(each.unexpected for each in tallies):  # what is wrong may be no check's
         yield ClosingLine("next", "Next: the same command with -v shows each check that fails.")
 
 
@@ -133,8 +134,8 @@ def _covered(part: PartResult) -> str:
 
 
 def _warned(warnings: Sequence[Finding]) -> str:
-    """`2 warnings: attention.scale is 1/√d_model = 1/√48, which no published encoder has`: how many, and the one that
-    is least likely meant, if any may not be."""
+    """`2 warnings: attention.scale is 1/√d_model = 1/√48, which no published encoder known here has`: how many, and
+    the one that is least likely meant, if any may not be."""
     count = f"{len(warnings)} warning{'s' * (len(warnings) != 1)}"
     doubted = [(doubt, each) for each in warnings if (doubt := _doubt(each)) is not None]
     if not doubted:

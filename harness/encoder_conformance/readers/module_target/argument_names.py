@@ -21,13 +21,19 @@ WIDTH = re.compile(
 )
 _SIDE = re.compile(r"(encoder|enc|src|source|model|transformer|layer)_(?=.)")
 """What a name may begin with, and says nothing of what it is."""
+_DIMENSIONS = re.compile(r"(?<![a-z])dimension(ality|s)?(?![a-z])")
+"""What others shorten to `dim`."""
 _KEY_VALUE_HEADS = re.compile(r"(n|num)?_?(kv|key_?value)_?(heads?|groups)")
-_HEADS = re.compile(r"h|n_?head|(n|num|number_of)?_?(attn|attention)?_?heads?(_?(num|count))?")
+_HEADS = re.compile(r"h|n_?head|(n|num|number_of)?_?(attn|atten|attention)?_?heads?(_?(num|count))?")
 _HEAD_WIDTH = re.compile(
     r"heads?_?(dim|size)|(dim|d)_?heads?(_inner)?|d_?[kv]|d_?kv|(key|value|query|[kv])_(dim|size)|dim_?(key|value|[kv])"
 )
 _LAYERS = re.compile(r"depth|layers|N|(n|num|number_of)_?(hidden_?)?(layers?|blocks)")
 _EPSILON = re.compile(r"(.*_)?eps(ilon)?")
+_LENGTH = re.compile(
+    r"max_?(seq(uence)?_?)?len(gth)?|(seq(uence)?_)?max_len(gth)?|max_seq(uence)?|"
+    r"max(imum)?_position(s|(al)?_(embedding|encoding)s?)|block_size|context_length|n_ctx"
+)
 _ACTIVATION = re.compile(r"(hidden_)?act(ivation)?(_fn|_function)?")
 _BIAS = re.compile(r"(\w+_)?bias")
 _NORM_FIRST = re.compile(r"norm(alize)?_(before|first)|pre_?(norm|ln)")
@@ -42,7 +48,7 @@ MEANT = (
     (re.compile(r"(.*_)?p?drop(out|_?path)?(_?(rate|prob|p|ratio))?|rate|p|dp"), "0.1"),
     (_EPSILON, "1e-05"),
     (re.compile(r"voc(ab(ulary)?)?_?(size|dim)|n_((src|trg|tgt)_)?vocab|num_(tokens|embeddings)|ntokens?"), "100"),
-    (re.compile(r"max_?(seq(uence)?_?)?len(gth)?|max_position(s|_embeddings)|block_size|context_length|n_ctx"), "512"),
+    (_LENGTH, "512"),
     (_ACTIVATION, "'gelu'"),
     (_BIAS, "True"),
     (_NORM_FIRST, "True"),
@@ -51,6 +57,7 @@ MEANT = (
     (re.compile(r"chunk_size_feed_forward|(layer_|block_)?(id|idx|index|number)"), "0"),
     (re.compile(r"init(ializer)?_(range|std)"), "0.02"),
     (re.compile(r"device"), "'cpu'"),
+    (re.compile(r"name"), "'layer'"),
 )  # fmt: skip
 """What a required argument of such a name is given, the first that fits: a layer of 4 heads and 64 features, whose
 sizes can be told apart."""
@@ -88,7 +95,7 @@ def stated_by(layer: Layer | None, resize: bool) -> Known:
 
 def kinds_of(name: str) -> list[re.Pattern[str]]:
     """The patterns of the table that a name fits, the likeliest first."""
-    short = _SIDE.sub("", name, count=1)
+    short = _DIMENSIONS.sub("dim", _SIDE.sub("", name, count=1))
     return [pattern for pattern, _ in MEANT if pattern.fullmatch(short)]
 
 

@@ -3,6 +3,7 @@
 import re
 import sysconfig
 import traceback
+from collections.abc import Collection
 from pathlib import Path
 from types import ModuleType
 from typing import NamedTuple
@@ -59,13 +60,14 @@ class LineReached(NamedTuple):
     line: int
 
 
-def places_of(error: BaseException) -> tuple[LineReached, ...]:
-    """The lines of the user's source that an error went through, the outermost first."""
+def places_of(error: BaseException, files: Collection[str] = ()) -> tuple[LineReached, ...]:
+    """The lines of the user's source that an error went through, the outermost first. `files`: of what is installed
+    those that are a module's own."""
     frames = traceback.extract_tb(error.__traceback__)
     return tuple(
         LineReached((each.filename, each.name), each.lineno or 0)
         for each in frames
-        if not _is_in(each, _OURS) and not _is_in(each, _OTHERS)
+        if not _is_in(each, _OURS) and (each.filename in files or not _is_in(each, _OTHERS))
     )
 
 

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from encoder_conformance.protocol.arguments import PACKED
+from encoder_conformance.protocol.arguments import PACKED, PACKED_IN_ONE
 
 Shape = tuple[int, ...]
 
@@ -111,6 +111,13 @@ FORMS: Mapping[str, FormOfX] = {
         lambda x, arrays: arrays.reshaped(x, (int(x.shape[0]) * int(x.shape[1]), int(x.shape[2]))),
         _reshaped,
     ),
+    "1TD": FormOfX(
+        PACKED_IN_ONE,
+        lambda x, arrays: arrays.reshaped(x, (1, int(x.shape[0]) * int(x.shape[1]), int(x.shape[2]))),
+        _reshaped,
+    ),
 }
 """A map of height and width has the sequence in its rows, one after the other."""
 MAPS = "BHWD", "BDHW"
+ROWS = "TD", "1TD"
+"""Forms of the positions of all items, one after the other."""

@@ -3,6 +3,7 @@
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields
+from functools import cache
 from typing import Any, NamedTuple
 
 from encoder_conformance.readers.module_target.arranging import Arrangement
@@ -15,6 +16,8 @@ from encoder_conformance.spec.axes import Array
 
 OF_A_VIEW = "view size is not compatible with input tensor's size and stride"
 """Words of what a form of its arguments is not the cause of: heads that were transposed are viewed as they lie."""
+_OF_FRAMEWORKS = "torch", "keras", "tensorflow", "flax", "equinox", "jax", "haiku", "builtins"
+"""Packages whose lines are no module's own."""
 
 
 class Reached(NamedTuple):
@@ -73,12 +76,20 @@ class _Watched(Arrangement):
             except Exception as error:
                 sys.setprofile(before)
                 nothing = names_nothing(error, *self.own)
-                self.reached.append(Reached(places_of(error), calls, names_nothing=nothing))
+                self.reached.append(Reached(places_of(error, _files_of(self.own)), calls, names_nothing=nothing))
                 raise
             finally:
                 sys.setprofile(before)
 
         return super().call(watched, x_name, x, given, arrays)
+
+
+@cache
+def _files_of(kinds: tuple[type, ...]) -> frozenset[str]:
+    """Those that define what a module is made of, but for a framework's own: a module may be one that is installed."""
+    own = (each.__module__ for each in kinds if each.__module__.partition(".")[0] not in _OF_FRAMEWORKS)
+    files = (getattr(sys.modules.get(each), "__file__", None) for each in own)
+    return frozenset(each for each in files if each)
 
 
 def watched(arrangement: Arrangement, own: tuple[type, ...] = ()) -> tuple[Arrangement, list[Reached]]:
@@ -92,7 +103,7 @@ def furthest(module: LiveModule, tries: Iterable[tuple[Arrangement, Array]]) -> 
     """Of these calls that which came furthest, of several the first; None where none of them fails. What no argument is
     the cause of stands before all."""
     best: Failed | None = None
-    own = tuple({type(each) for each in module.objects()})
+    own, held = tuple({type(each) for each in module.objects()}), module.held()
     for arrangement, x in tries:
         noted, reached = watched(arrangement, own)
         if (other := module.arranged(noted)) is None:
@@ -100,6 +111,8 @@ def furthest(module: LiveModule, tries: Iterable[tuple[Arrangement, Array]]) -> 
         try:
             other.run({"x": x})
         except ExecutionError as error:
+            if held is not None:
+                held.restore()
             found = reached[-1] if reached else Reached(answered=isinstance(error, OtherShape))
             if OF_A_VIEW in str(error):
                 return Failed(arrangement, x, found, str(error))

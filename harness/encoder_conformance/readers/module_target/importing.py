@@ -4,6 +4,7 @@ import ast
 import importlib
 import importlib.util
 import io
+import re
 import sys
 from collections.abc import Callable, Iterator
 from difflib import get_close_matches
@@ -14,13 +15,21 @@ from types import ModuleType
 from typing import TypeVar
 
 from encoder_conformance.platform.paths import shown
-from encoder_conformance.readers.module_target.errors import BadTarget, is_at_import, last_frames, places_of
+from encoder_conformance.readers.module_target.errors import (
+    MEND,
+    BadTarget,
+    is_at_import,
+    last_frames,
+    names_nothing,
+    places_of,
+)
 from encoder_conformance.readers.module_target.installing import install
 from encoder_conformance.readers.module_target.time_limits import TookTooLong, too_long
 
 _T = TypeVar("_T")
 _ALIKE = 0.8
 """How near, of 1, the name of a file is to one that is imported and is not there, where it is likely meant."""
+_NO_NAME = re.compile(r"cannot import name (?!.*circular)")
 _UNDER_MAIN = "put that under `if __name__ == '__main__':`"
 
 
@@ -140,10 +149,18 @@ def without_input(work: Callable[[], _T]) -> _T:
     except TookTooLong as error:
         raise too_long("its file, or what makes it, does not end", error, _UNDER_MAIN) from None
     except (Exception, SystemExit) as error:
-        ends_import = isinstance(error, SystemExit) and is_at_import(error)
-        raise BadTarget(last_frames(error), _UNDER_MAIN if ends_import else "") from None
+        raise BadTarget(last_frames(error), _advice_on(error)) from None
     finally:
         sys.stdin = stdin
+
+
+def _advice_on(error: BaseException) -> str:
+    """What to do where a line of the user's ends the process as it is imported, or names what a library has not."""
+    if isinstance(error, SystemExit):
+        return _UNDER_MAIN if is_at_import(error) else ""
+    of_no_name = isinstance(error, ImportError) and not _NO_NAME.match(str(error))
+    own = [each for each in places_of(error) if Path(each.function[0]).is_file()]
+    return MEND if isinstance(error, Exception) and own and names_nothing(error) and not of_no_name else ""
 
 
 def _to_add(error: ModuleNotFoundError) -> str:

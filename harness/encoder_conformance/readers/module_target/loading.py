@@ -16,12 +16,12 @@ from typing import Any, NamedTuple
 from encoder_conformance.protocol.handover import LIVE, read_handed_over
 from encoder_conformance.readers.module_target.allocated import filled_with_nan
 from encoder_conformance.readers.module_target.callables import names_of, parameters_of
-from encoder_conformance.readers.module_target.errors import BadTarget
+from encoder_conformance.readers.module_target.errors import MEND, BadTarget
 from encoder_conformance.readers.module_target.frameworks import ModuleFramework, framework_of
 from encoder_conformance.readers.module_target.graphs_of_keras import of_each_length, whole_graph
 from encoder_conformance.readers.module_target.importing import classes_of, imported, without_input
 from encoder_conformance.readers.module_target.installing import install
-from encoder_conformance.readers.module_target.making import UNKNOWN, is_known, supposed, value_of
+from encoder_conformance.readers.module_target.making import UNKNOWN, is_known, randomness_left_out, supposed, value_of
 from encoder_conformance.readers.module_target.making_again import keep_maker
 from encoder_conformance.readers.module_target.model_sizes import narrowed, said_of
 
@@ -112,7 +112,8 @@ def _made(
     chosen = supposed(found, arguments, supposing or {})
     if supposing is None or not all(map(is_known, chosen.values())):
         _refuse_missing(name, chosen)
-    made, make, used = _that_makes(found, arguments, chosen)
+    left_out = {} if supposing is None else randomness_left_out(found, arguments)
+    made, make, used = _with_randomness(found, arguments, chosen, left_out)
     if framework := framework_of(made):
         keep_maker(made, make)
         return Loaded(framework, made, used)
@@ -122,6 +123,18 @@ def _made(
     elif any(each.__module__.partition(".")[0] == "tensorflow" for each in type(made).__mro__):
         hint = "of TensorFlow's objects a layer of Keras is judged: name one that has these weights"
     raise BadTarget(f"{name} makes {type(made).__name__}, and no module of PyTorch, Keras, Flax, Equinox or JAX", hint)
+
+
+def _with_randomness(
+    found: Any, arguments: Mapping[str, str], chosen: Mapping[str, str], left_out: Mapping[str, str]
+) -> tuple[Any, Callable[[], Any], Mapping[str, str]]:
+    """As `_that_makes`, with what draws parameters (`left_out`), too, where None in its place is refused."""
+    try:
+        return _that_makes(found, arguments, chosen)
+    except BadTarget as error:
+        if not (left_out and "None" in error.problem):
+            raise
+    return _that_makes(found, arguments, {**chosen, **left_out})
 
 
 def _that_makes(
@@ -173,7 +186,7 @@ def _typed(text: str) -> str:
 
 def _told_of(error: BadTarget, chosen: Mapping[str, str]) -> BadTarget:
     """The error of a module that could not be made with what was supposed, which says so."""
-    if not chosen:
+    if not chosen or error.hint == MEND:
         return error
     return BadTarget(error.problem, f"it was made with {as_options(chosen)}, as these names suggest: say what it takes")
 

@@ -74,6 +74,17 @@ def needed(found: Any, given: Mapping[str, Any]) -> list[inspect.Parameter]:
     return [p for p in missing if p.default is p.empty and p.kind not in FREE]
 
 
+def randomness_left_out(found: Any, given: Mapping[str, Any]) -> dict[str, str]:
+    """Argument that is None unless it is given, and draws parameters by its name → the text of an expression of it."""
+    names = names_of(found)
+    left = (p.name for p in parameters_of(found) if p.default is None and p.name not in given)
+    return {name: _OF_RANDOMNESS[name] for name in left if _draws(name, names)}
+
+
+def _draws(name: str, names: Mapping[str, Any]) -> bool:
+    return name in _OF_RANDOMNESS and _OF_RANDOMNESS[name].partition(".")[0] in names
+
+
 def is_known(text: str) -> bool:
     """Whether an expression that was supposed can be evaluated: nothing in it is unknown."""
     return bool(text) and UNKNOWN not in text
@@ -113,7 +124,7 @@ def _of_names(
 def _of_class(parameter: inspect.Parameter, found: Any, known: Known, outer: tuple[Any, ...]) -> str:
     """What an argument is by its class, or by the one class that its name fits; "" for one that is of none."""
     name, names = parameter.name, names_of(found)
-    if name in _OF_RANDOMNESS and _OF_RANDOMNESS[name].partition(".")[0] in names:
+    if _draws(name, names):
         return _OF_RANDOMNESS[name]
     kind = _annotated(parameter, found, names) or _part(name, found, names)
     if _OF_CONFIGURATION.fullmatch(name) and (kind is None or inspect.isclass(kind)):

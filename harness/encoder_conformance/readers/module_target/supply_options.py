@@ -26,7 +26,7 @@ SPOKEN: Mapping[str, tuple[str, ...]] = {
     "width": ("width", "w"),
     "height and width": (
         *("size", "x_size", "hw", "resolution", "input_size", "img_size", "image_size", "spatial_size"),
-        *("feat_size", "feature_size", "spatial_shape", "grid_size"),
+        *("feat_size", "feature_size", "spatial_shape", "grid_size", "input_dimensions", "input_resolution"),
     ),
     "cosines": ("cos",),
     "sines": ("sin",),
@@ -103,6 +103,8 @@ def options_of(
         of_heads = (replace(mask, heads=each) for each in dict.fromkeys((*heads, *_HEADS)) for mask in _OF_EACH_HEAD)
         named = [Supply("none"), *(_OF_ATTENTION if "att" in name.lower() else MASKS), *of_heads, *named]
     named = list(dict.fromkeys(named))
+    if "cumulative" in kinds:  # positions in their place make an item of each
+        return named, []
     others = [Supply("none"), *_COUNT, *_LENGTHS, *MASKS[:4], *_of_kind("condition", widths), *MASKS[4:]]
     if name.isdigit():  # the second of a tuple is a mask most often, and positions may be taken for one
         others = [Supply("none"), *MASKS, *others]

@@ -19,13 +19,14 @@ from encoder_conformance.readers.module_target.by_effect import (
 )
 from encoder_conformance.readers.module_target.calling import may_be_mask
 from encoder_conformance.readers.module_target.errors import MEND, BadTarget
+from encoder_conformance.readers.module_target.forms_of_x import ROWS
 from encoder_conformance.readers.module_target.furthest import OF_A_VIEW, furthest
 from encoder_conformance.readers.module_target.heads import heads_said
 from encoder_conformance.readers.module_target.in_lists import with_masks_in_lists
 from encoder_conformance.readers.module_target.lacking import missed_in, perhaps_masks, read_where_it_fails
 from encoder_conformance.readers.module_target.lengths import LENGTHS, lengths_said
 from encoder_conformance.readers.module_target.lengths_of_items import counting, with_its_lengths
-from encoder_conformance.readers.module_target.live import LiveModule
+from encoder_conformance.readers.module_target.live import HeldState, LiveModule
 from encoder_conformance.readers.module_target.misread import is_of_any_batch, of_each_position
 from encoder_conformance.readers.module_target.missing import missed_by
 from encoder_conformance.readers.module_target.of_ids import RefusedWays, of_ids, takes_ids
@@ -86,7 +87,7 @@ def called_as_it_takes(module: LiveModule, told: Told | None = None) -> tuple[Li
 def of_one_row(module: LiveModule, semantics: InputSemantics) -> InputSemantics:
     """A graph of packed rows, or of items one by one, has each by itself: it is read of one."""
     form = module.signature.arrangement.form
-    apart = form == "TD" or (form == "SD" and module.may_take_items == "one by one")
+    apart = form in ROWS or (form == "SD" and module.may_take_items == "one by one")
     return replace(semantics, B=1) if apart else semantics
 
 
@@ -103,13 +104,15 @@ def arranged(module: LiveModule) -> tuple[LiveModule, Array] | None:
         return None
     said = lengths_said(module.objects())
     lengths = dict.fromkeys((*said, *LENGTHS))
-    needed, refused = _optional_needed(module, widths), RefusedWays(module)
+    held = module.held()
+    needed, refused = _optional_needed(module, widths, held), RefusedWays(module)
     known = (*not_given(module.signature), *needed)
     for sequence, most in ((SEQUENCE, MOST), *((length, _MOST_LONG) for length in lengths)):
         ways = chain(
             islice(_ways_of(module, widths, needed), most), _of_items(module, widths, needed, sequence in said)
         )
-        if (taken := _first_taken(module, ways, [(BATCH, sequence, width) for width in widths], refused)) is not None:
+        shapes = [(BATCH, sequence, width) for width in widths]
+        if (taken := _first_taken(module, ways, shapes, refused, held)) is not None:
             other, x = _features_normed(*taken)
             return _as_it_is_taken(other, x), x
         if sequence == SEQUENCE and (found := called_by_effect(module, widths, known)) is not None:
@@ -139,17 +142,21 @@ def _features_normed(module: LiveModule, x: Array) -> tuple[LiveModule, Array]:
 
 
 def _first_taken(
-    module: LiveModule, ways: Iterable[Arrangement], shapes: list[tuple[int, int, int]], refused: RefusedWays
+    module: LiveModule,
+    ways: Iterable[Arrangement],
+    shapes: list[tuple[int, int, int]],
+    refused: RefusedWays,
+    held: HeldState | None,
 ) -> tuple[LiveModule, Array] | None:
     """The module called in the first of these ways that it takes, with any number of items, each by itself, if there is
-    one such, and an x of one of these shapes; None if it takes none. Raises BadTarget where ids are wanted in the place
-    of x."""
+    one such, and an x of one of these shapes; None if it takes none. `held`: what it holds before it is called. Raises
+    BadTarget where ids are wanted in the place of x."""
     of_this_batch, torn = None, list[Arrangement]()
     for arrangement in ways:
         other = module.arranged(arrangement) or module
         refused.ways.append(arrangement)
         for x in map(drawn, shapes):
-            if (problem := _problem_with(other, x)) is not None:
+            if (problem := _problem_with(other, x, held)) is not None:
                 refused.problems.append(problem)
                 torn += [arrangement] if OF_A_VIEW in problem else []
             elif any(_has_fewer_axes(each, arrangement) for each in torn) or not of_each_position(other, x):
@@ -170,24 +177,27 @@ def _has_fewer_axes(one: Arrangement, other: Arrangement) -> bool:
     return one.form == other.form and next(counted) < next(counted)
 
 
-def _problem_with(module: LiveModule, x: Array) -> str | None:
+def _problem_with(module: LiveModule, x: Array, held: HeldState | None) -> str | None:
     """What it raises; "" where it gives no numbers for x, or one for all, as under a mask that hides everything; None
-    where it answers."""
+    where it answers. What it raises in the middle of leaves it as it was (`held`): the next way is tried of the same
+    module."""
     try:
         output = module.run({"x": x})["output"]
     except ExecutionError as error:
+        if held is not None:
+            held.restore()
         return str(error)
     return None if bool(np.isfinite(output).any()) and not is_one_number(output) else ""
 
 
-def _optional_needed(module: LiveModule, widths: Iterable[int]) -> tuple[str, ...]:
+def _optional_needed(module: LiveModule, widths: Iterable[int], held: HeldState | None) -> tuple[str, ...]:
     """The arguments of which it does not do with their default, None, as the first ways to call it show: one that it
     misses may be seen only where it has another."""
     for d_model in widths:  # of another width than its own it raises something else
         needed, x = tuple[str, ...](), drawn((BATCH, SEQUENCE, d_model))
         for _ in range(_MOST_MISSED):
             ways = (module.arranged(way) for way in islice(_ways_of(module, widths, needed), _FIRST))
-            asked = [(way, _problem_with(way, x)) for way in ways if way is not None]
+            asked = [(way, _problem_with(way, x, held)) for way in ways if way is not None]
             if any(problem is None for _, problem in asked):
                 break
             failed = [(way, problem or "") for way, problem in asked]

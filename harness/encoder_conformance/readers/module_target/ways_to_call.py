@@ -6,6 +6,7 @@ from itertools import islice, product
 
 from encoder_conformance.readers.module_target.arranging import Arrangement
 from encoder_conformance.readers.module_target.calling import may_be_mask
+from encoder_conformance.readers.module_target.forms_of_x import ROWS
 from encoder_conformance.readers.module_target.heads import NOTHING_SAID, HeadsSaid
 from encoder_conformance.readers.module_target.live import Signature, TakesItems
 from encoder_conformance.readers.module_target.probing import not_given
@@ -48,8 +49,8 @@ def ways_to_call(
     of_positions = all(any(speaks(name, kind) for kind in _OF_POSITIONS) for name in needed)
     one_by_one = items == "one by one" and of_positions  # what else is beside it may be of rows of several items
     others = ["BDS", "BHWD", "BDHW", *(["SBD"] if needed else []), *(["SD"] if one_by_one else [])]
-    forms = [known.form] if known.form != "BSD" else ["TD", "BSD"] if packs else ["BSD", *others]
-    whole = {forms[0]}
+    forms = [known.form] if known.form != "BSD" else [*ROWS, "BSD"] if packs else ["BSD", *others]
+    whole = {forms[0], *(ROWS if packs else ())}
     if items == "mapped" and known.form == "BSD":
         forms, whole = ["BSD", "SD", *forms[1:]], {"BSD", "SD"}
     for said in (True, False):  # lengths of an x [sequence, batch, d_model] come before an x whose lengths are none

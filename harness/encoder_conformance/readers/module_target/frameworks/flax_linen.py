@@ -38,7 +38,8 @@ from encoder_conformance.readers.module_target.furthest import Reached
 from encoder_conformance.readers.module_target.lengths import LENGTHS, lengths_said
 from encoder_conformance.readers.module_target.live import USUAL_WIDTHS, LiveModule, Signature
 from encoder_conformance.readers.module_target.parts import Tree
-from encoder_conformance.readers.module_target.probing import to_be_said
+from encoder_conformance.readers.module_target.probing import AS_MUCH, to_be_said
+from encoder_conformance.readers.module_target.returned import OtherShape
 from encoder_conformance.readers.module_target.supplies import ToldOf
 from encoder_conformance.readers.module_target.told import with_told
 from encoder_conformance.readers.module_target.ways_to_call import ways_to_call
@@ -52,6 +53,7 @@ _MOST_LONG = 2
 """Those that are tried at each other length."""
 _OF_SEQUENCE = re.compile(rf"\b{SEQUENCE}\b")
 """What stands in a problem that is about the number of positions."""
+_OTHERWISE_MADE = "name a pair of the module and its variables, or a function that makes one"
 
 
 class _Problem(NamedTuple):
@@ -60,6 +62,8 @@ class _Problem(NamedTuple):
     reached: Reached
     said: str
     names_nothing: bool = False
+    gives_another: bool = False
+    """Whether it came to its end, and gave another shape than that of x."""
 
 
 class _Part(tuple[nn.Module, Mapping[str, Any]]):
@@ -259,11 +263,11 @@ def _initialised(module: nn.Module, signature: Signature) -> Mapping[str, Any]:
         bundled = _bundled(module, signature) if length == SEQUENCE else None
         if bundled and (variables := _variables_of(module, bundled, length, most, problems)) is not None:
             return variables
-    hint = "name a pair of the module and its variables, or a function that makes one"
     best = problems[0] if problems else _Problem(Reached(), "it has none")
     for each in problems:
         best = each if each.reached.is_beyond(best.reached) else best
-    hint = MEND if best.names_nothing else to_be_said(signature, hint)
+    hint = AS_MUCH if best.gives_another else to_be_said(signature, _OTHERWISE_MADE)
+    hint = MEND if best.names_nothing else hint
     raise BadTarget(f"it cannot be initialised with x [3, 5, d_model]: {best.said}", hint)
 
 
@@ -320,6 +324,8 @@ def _ways_and_widths(module: nn.Module, signature: Signature, most: int) -> list
 
 
 def _problem_of(error: Exception) -> _Problem:
+    if isinstance(error, OtherShape):
+        return _Problem(Reached(), str(error), gives_another=True)
     return _Problem(Reached(places_of(error)), last_frames(error), names_nothing(error, nn.Module))
 
 

@@ -220,6 +220,9 @@ def _softmax(table: ValueTable, name: str, expression: Expression, function: Fun
         capped = any(node.op_type == "Tanh" for node in table.nodes_between(name, scores))
         if reason.feature == "head_scales":
             raise UnsupportedPattern(f"at {_scaled_at(table, name, scores)!r}", reason.feature) from None
+        if reason.feature == "own_mask":
+            said = f"{reason}, at {_masked_at(table, name, scores)!r}"
+            raise UnsupportedPattern(said, "softcap" if capped else reason.feature) from None
         raise UnsupportedPattern(str(reason), "softcap" if capped else reason.feature) from None
     added = _added(table, name, scores) if form.constant is not None and biases_positions(form.constant) else ()
     first = expression.axis == -1
@@ -235,6 +238,16 @@ def _added(table: ValueTable, name: str, scores: Operation) -> tuple[str, ...]:
     """The values of numbers that are added on the way from the scores, or subtracted."""
     sums = (node for node in table.nodes_between(name, scores) if node.op_type in ("Add", "Sub"))
     return tuple(each for node in sums for each in node.input if each not in table.values)
+
+
+def _masked_at(table: ValueTable, name: str, scores: Scores) -> str:
+    """The value that numbers of each pair of positions make of the scores, the last on the way to the softmax `name`;
+    that itself where none do."""
+    for node in table.nodes_between(name, scores):
+        others = (each for each in node.input if each and each not in table.values)
+        if any(table.number(each).size > 1 and table.number(each).shape[-1:] == scores.shape[-1:] for each in others):
+            return str(node.output[0])
+    return name
 
 
 def _scaled_at(table: ValueTable, name: str, scores: Scores) -> str:
