@@ -80,6 +80,12 @@ OF_THE_PART = (
 FILLED = "cases_drawn.py:{}".format(
     1 + next(n for n, line in enumerate((HERE / "cases_drawn.py").read_text().splitlines()) if "# this one" in line)
 )
+OF_A_PART, THROWN_AWAY = (
+    "cases_found.py:{})".format(
+        1 + next(n for n, line in enumerate((HERE / "cases_found.py").read_text().splitlines()) if mark in line)
+    )
+    for mark in ("# of the part", "# thrown away")
+)
 ONE_MAP = "its feed-forward network is one linear map", "return self.one(x)"
 UNCALLED = "has no __call__", "name a module of yours whose __call__ calls encode"
 NEEDED = {
@@ -96,6 +102,16 @@ DUE: dict[str, dict[str, Due]] = {
         "PlainPost": right("post-norm"),
         "BeginsAsNothing": right("pre-norm"),
         "PlainByEinsum": right("pre-norm"),
+    },
+    "cases_found": {
+        "AddsBothMasks": right("pre-norm", "with key_padding_mask and attn_mask and without"),
+        "CallsForward": right("pre-norm", f"another number that hides as much ({OF_A_PART}"),
+        "FillsNothingOfEachQuery": right(
+            "masked_fill gives a new tensor, which is thrown away",
+            f"hides no position (bool [batch, sequence, sequence]) ({THROWN_AWAY}",
+            masks=False,
+        ),
+        "HoldsNoNumbers": right("pre-norm")._replace(unsaid=("✗", "closest", "nothing in the layer that was read")),
     },
     "cases_drawn": {
         "OneNormUnscaled": Due(

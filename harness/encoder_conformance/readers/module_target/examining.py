@@ -112,7 +112,7 @@ def _with_each_mask(module: LiveModule, x: Array) -> Iterator[Feeds]:
     yield {"x": x}
     batch, sequence = x.shape[:2]
     for name in dict.fromkeys((*module.signature.masks, *module.signature.arrays)):
-        of_each_query = (sequence, sequence), (sequence, sequence, batch)
+        of_each_query = (sequence, sequence), (batch, sequence, sequence), (sequence, sequence, batch)
         for shape in ((batch, sequence), *of_each_query, (batch, 1, 1, sequence)):
             yield {"x": x, name: np.ones(shape, np.bool_)}
 
