@@ -62,3 +62,29 @@ class HoldsNoNumbers(Plain):
     def __init__(self) -> None:
         super().__init__()
         self.of_time = nn.Linear(0, 0)
+
+
+class FillsWithNextToNothing(Plain):
+    """It needs its mask, and fills with 1e-9 in the place of −1e9: under ones all keys weigh the same."""
+
+    def core(self, q: Tensor, k: Tensor, v: Tensor, ignore: Tensor | None) -> Tensor:
+        scores = (q @ k.transpose(-1, -2) / q.shape[-1] ** 0.5).masked_fill(ignore[:, None], 1e-9)
+        return scores.softmax(-1) @ v
+
+    def forward(self, x: Tensor, mask: Tensor) -> Tensor:
+        return self.layer(x, mask)
+
+
+class TimesDistances(Plain):
+    """What it needs of each two positions of an item is multiplied to the scores, by a number of each head."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.of_distances = nn.Conv2d(1, self.H, 1)
+
+    def forward(self, x: Tensor, dist: Tensor) -> Tensor:
+        y = self.norm1(x)
+        q, k, v = (self.split(each(y)) for each in (self.q, self.k, self.v))
+        scores = q @ k.transpose(-1, -2) / q.shape[-1] ** 0.5 * self.of_distances(dist.unsqueeze(1))
+        x = x + self.o((scores.softmax(-1) @ v).transpose(1, 2).flatten(2))
+        return x + self.ffn(self.norm2(x))

@@ -111,6 +111,18 @@ DUE: dict[str, dict[str, Due]] = {
             f"hides no position (bool [batch, sequence, sequence]) ({THROWN_AWAY}",
             masks=False,
         ),
+        "FillsWithNextToNothing": Due(
+            1,
+            (
+                "mask changes what other positions get",
+                "27 of 27 checks pass",
+                "called with mask: a mask that hides nothing",
+            ),
+            ("pattern of its own", "could not be judged"),
+        ),
+        "TimesDistances": Due(
+            2, ("other values of it change the output (float32 [batch, sequence, sequence])",), ("correct", "wrong")
+        ),
         "HoldsNoNumbers": right("pre-norm")._replace(unsaid=("✗", "closest", "nothing in the layer that was read")),
     },
     "cases_drawn": {
