@@ -88,3 +88,34 @@ class TimesDistances(Plain):
         scores = q @ k.transpose(-1, -2) / q.shape[-1] ** 0.5 * self.of_distances(dist.unsqueeze(1))
         x = x + self.o((scores.softmax(-1) @ v).transpose(1, 2).flatten(2))
         return x + self.ffn(self.norm2(x))
+
+
+class SumsAttentionAlone(PlainPost):
+    """Its second sum adds what attention gives, and not the first sum's norm."""
+
+    def layer(self, x: Tensor, ignore: Tensor | None = None) -> Tensor:
+        y = self.attend(x, ignore)
+        return self.norm2(self.ffn(self.norm1(y + x)) + y)  # attention alone
+
+
+class SumsAttentionAlonePre(Plain):
+    def layer(self, x: Tensor, ignore: Tensor | None = None) -> Tensor:
+        y = self.attend(self.norm1(x), ignore)
+        return self.ffn(self.norm2(y + x)) + y
+
+
+class KeepsRowsAndNeedsScores(PlainPost):
+    """It needs a mask of scores, and one of rows [batch, sequence, 1] for what its sub-layers give."""
+
+    def core(self, q: Tensor, k: Tensor, v: Tensor, ignore: Tensor | None) -> Tensor:
+        q, k, v = (each.transpose(0, 1).flatten(0, 1) for each in (q, k, v))
+        ignore = ignore.repeat(self.H, 1, 1)
+        scores = torch.bmm(q, k.transpose(1, 2)) / q.shape[-1] ** 0.5
+        return (
+            torch.bmm(scores.masked_fill(ignore, -torch.inf).softmax(-1), v).unflatten(0, (self.H, -1)).transpose(0, 1)
+        )
+
+    def forward(self, x: Tensor, non_pad_mask: Tensor | None = None, slf_attn_mask: Tensor | None = None) -> Tensor:
+        y = self.norm1(self.attend(x, slf_attn_mask) + x)
+        y *= non_pad_mask
+        return self.norm2(self.ffn(y) + y) * non_pad_mask

@@ -123,6 +123,11 @@ DUE: dict[str, dict[str, Due]] = {
         "TimesDistances": Due(
             2, ("other values of it change the output (float32 [batch, sequence, sequence])",), ("correct", "wrong")
         ),
+        "SumsAttentionAlone": refused("network's sum adds what attention gives, and not the sum of", "(y + x)) + y)"),
+        "SumsAttentionAlonePre": refused("network's sum adds what attention gives, and not the sum of"),
+        "KeepsRowsAndNeedsScores": right(
+            "post-norm", "non_pad_mask: a mask that hides nothing, bool [batch, sequence, 1] of 1", "with slf_attn_mask"
+        ),
         "HoldsNoNumbers": right("pre-norm")._replace(unsaid=("✗", "closest", "nothing in the layer that was read")),
     },
     "cases_drawn": {

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
-from encoder_conformance.readers.onnx_file.layer.known_instead import skips_attention
+from encoder_conformance.readers.onnx_file.layer.known_instead import adds_attention_alone, skips_attention
 from encoder_conformance.readers.onnx_file.layer.walk import NORMED_SKIP, PLANS, QK_NORMS, STAGES, Difference, Walk
 from encoder_conformance.readers.onnx_file.tracing.expressions import (
     Operation,
@@ -140,6 +140,8 @@ def _stack(last: Operation) -> tuple[list[EncoderLayer], list[Difference]]:
         if not ways:
             if walks and (total := walks[0][1].sum_of_attention(last)) is not None:
                 raise UnsupportedPattern(f"at {total.name!r}", "skip_of_attention")
+            if (total := adds_attention_alone(last)) is not None:
+                raise UnsupportedPattern(f"at {total.name!r}", "skip_of_branch")
             plain, gated = (("post" if isinstance(last, TracedNorm) else "pre", way) for way in (False, True))
             at_one_place = places[plain] == places[gated]
             fewer = len(reasons[gated].others) < len(reasons[plain].others)
