@@ -192,9 +192,9 @@ MODULES = {
                 assert dim_key == v_dim == dim_model // heads
 
         class ByOtherNames(nn.TransformerEncoderLayer):
-            def __init__(self, dm, n_heads, expansion_dims, mlp_dim_ratio, h_size, n_patch, max_T, dropout_mlp):
+            def __init__(self, dm, n_heads, expansion_dims, mlp_dim_ratio, h_size, n_patch, max_T, dropout_mlp, causal):
                 super().__init__(dm, n_heads, expansion_dims, dropout_mlp)
-                assert h_size == dm // n_heads and mlp_dim_ratio > 1 and n_patch * 5 < max_T
+                assert h_size == dm // n_heads and mlp_dim_ratio > 1 and n_patch * 5 < max_T and not causal
 
         class OfTwelveHeads(nn.TransformerEncoderLayer):
             def __init__(self, embed_dim, num_heads=12):
@@ -277,6 +277,7 @@ OTHER_NAMES = {
     "n_patch": "64",
     "max_T": "512",
     "dropout_mlp": "0.1",
+    "causal": "False",
 }
 
 

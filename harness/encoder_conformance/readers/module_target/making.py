@@ -98,7 +98,7 @@ def supposed(found: Any, given: Mapping[str, str], stated: Mapping[re.Pattern[st
     known = {**dict(MEANT), **stated}
     missing = {p.name: p for p in needed(found, given)}
     found = found.func if isinstance(found, partial) else found
-    known = with_width_of_heads(known, _defaults(found))
+    known = {**with_width_of_heads(known, _defaults(found))}
     for name, text in given.items():
         known |= dict.fromkeys(kinds_of(name)[:1], text)
     chosen = _of_names(missing, found, known, ())
