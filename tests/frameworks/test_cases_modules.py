@@ -83,13 +83,14 @@ OF_THE_PART = (
 )
 
 
-def line_of(remark: str) -> str:
-    """The line of cases_drawn.py that ends in this remark, as a report names it."""
-    lines = (HERE / "cases_drawn.py").read_text().splitlines()
-    return f"cases_drawn.py:{1 + next(number for number, line in enumerate(lines) if line.endswith(remark))}"
+def line_of(remark: str, file: str = "cases_drawn.py") -> str:
+    """The line of a file of cases that ends in this remark, as a report names it."""
+    lines = (HERE / file).read_text().splitlines()
+    return f"{file}:{1 + next(number for number, line in enumerate(lines) if line.endswith(remark))}"
 
 
 FILLED = line_of("# this one")
+OF_A_PART, THROWN_AWAY = (f"{line_of(mark, 'cases_found.py')})" for mark in ("# of the part", "# thrown away"))
 ONE_MAP = "its feed-forward network is one linear map", "return self.one(x)"
 UNCALLED = "has no __call__", "name a module of yours whose __call__ calls encode"
 NEEDED = {
@@ -128,6 +129,33 @@ DUE: dict[str, dict[str, Due]] = {
         "DropsAllByAFlag": Due(1, ("in training its output is another, and nothing is drawn",), ()),
         "ScaleIsNoParameter": refused("is none of its parameters, and cannot be set: it uses gamma, no parameter"),
         "KeyForValueOfAList": mistaken("linears.1.weight is read for attention.value.weight too", "linears.2.weight"),
+    },
+    "cases_found": {
+        "AddsBothMasks": right("pre-norm", "with key_padding_mask and attn_mask and without"),
+        "CallsForward": right("pre-norm", f"another number that hides as much ({OF_A_PART}"),
+        "FillsNothingOfEachQuery": right(
+            "masked_fill gives a new tensor, which is thrown away",
+            f"hides no position (bool [batch, sequence, sequence]) ({THROWN_AWAY}",
+            masks=False,
+        ),
+        "FillsWithNextToNothing": Due(
+            1,
+            (
+                "mask changes what other positions get",
+                "27 of 27 checks pass",
+                "called with mask: a mask that hides nothing",
+            ),
+            ("pattern of its own", "could not be judged"),
+        ),
+        "TimesDistances": Due(
+            2, ("other values of it change the output (float32 [batch, sequence, sequence])",), ("correct", "wrong")
+        ),
+        "SumsAttentionAlone": refused("network's sum adds what attention gives, and not the sum of", "(y + x)) + y)"),
+        "SumsAttentionAlonePre": refused("network's sum adds what attention gives, and not the sum of"),
+        "KeepsRowsAndNeedsScores": right(
+            "post-norm", "non_pad_mask: a mask that hides nothing, bool [batch, sequence, 1] of 1", "with slf_attn_mask"
+        ),
+        "HoldsNoNumbers": right("pre-norm")._replace(unsaid=("✗", "closest", "nothing in the layer that was read")),
     },
     "cases_drawn": {
         "OneNormUnscaled": Due(

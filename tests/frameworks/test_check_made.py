@@ -124,6 +124,15 @@ MODULES = {
         def layer(dim):
             return nn.TransformerEncoderLayer(dim, HEADS, 96)
     """,
+    "beside_python/sched/__init__.py": "",
+    "beside_python/helpers_of_it.py": "from sched import scheduler",
+    "beside_python/layers_of_it.py": """
+        import helpers_of_it
+        from torch import nn
+
+        def layer(dim):
+            return nn.TransformerEncoderLayer(dim, 4, 96)
+    """,
     "hidden/hidden.py": "from hidden.layers import layer",
     "hidden/sizes.py": "HEADS = 4",
     "hidden/layers.py": """
@@ -192,6 +201,23 @@ MODULES = {
                 super().__init__()
                 self.scale = nn.LayerScale(dim)
 
+        class ByOtherNames(nn.TransformerEncoderLayer):
+            def __init__(self, dm, n_heads, expansion_dims, mlp_dim_ratio, h_size, n_patch, max_T, dropout_mlp, causal):
+                super().__init__(dm, n_heads, expansion_dims, dropout_mlp)
+                assert h_size == dm // n_heads and mlp_dim_ratio > 1 and n_patch * 5 < max_T and not causal
+
+        class OfTwelveHeads(nn.TransformerEncoderLayer):
+            def __init__(self, embed_dim, num_heads=12):
+                super().__init__(embed_dim, num_heads, 96)
+
+        class HeadsConfig:
+            def __init__(self, width, heads=12):
+                self.width, self.heads = width, heads
+
+        class OfItsHeads(nn.TransformerEncoderLayer):
+            def __init__(self, config: HeadsConfig):
+                super().__init__(config.width, config.heads, 96)
+
         class LongConfig:
             def __init__(self, n_embd, n_head, bos_token_id):
                 self.n_embd, self.n_head = n_embd, n_head
@@ -259,6 +285,17 @@ PARTS = {
     "feed_forward": "PositionwiseFeedForward(d_model=64, d_ff=96)",
     "dropout": "0.1",
 }
+OTHER_NAMES = {
+    "dm": "64",
+    "n_heads": "4",
+    "expansion_dims": "96",
+    "mlp_dim_ratio": "2",
+    "h_size": "16",
+    "n_patch": "64",
+    "max_T": "512",
+    "dropout_mlp": "0.1",
+    "causal": "False",
+}
 
 
 @pytest.mark.parametrize(
@@ -274,6 +311,9 @@ PARTS = {
         ("alone.py:Counted", {"d_model": "64", "heads_count": "4", "d_ff": "96", "drop_prob": "0.1"}),
         ("alone.py:DimsFirst", {"dim_model": "64", "dim_inner": "96", "heads": "4", "dim_key": "16", "v_dim": "16"}),
         ("alone.py:InFullWords", IN_FULL_WORDS),
+        ("alone.py:ByOtherNames", OTHER_NAMES),
+        ("alone.py:OfTwelveHeads", {"embed_dim": "72"}),
+        ("alone.py:OfItsHeads", {"config": "HeadsConfig(width=72)"}),
         (f"{BLOCK}:OfKeys", {"config": "dict(hidden_size=64, num_attention_heads=4)"}),
         ("alone.py:OfLongConfig", {"config": "SimpleNamespace(n_embd=64, n_head=4)"}),
         ("alone.py:Encoder", {"block": f"Block({', '.join(f'{k}={v}' for k, v in PARTS.items())})", "num_layers": "2"}),
@@ -301,6 +341,12 @@ def test_a_file_of_the_name_of_its_package_is_no_package(folder: Path) -> None:
 def test_a_folder_is_imported_that_a_file_in_it_has_the_name_of(folder: Path) -> None:
     """As vivit/vivit.py beside vivit/layers.py, without an __init__.py: it stood for the folder."""
     assert _made("hidden/layers.py:layer", folder).supposed == {"dim": "64"}
+
+
+def test_a_folder_of_the_name_of_a_module_of_python_does_not_stand_for_that(folder: Path) -> None:
+    """As models/ssl beside models/encoder.py: where the command is given it is no top of anything, and PyTorch's own
+    import of ssl ended with it."""
+    assert _made("beside_python/layers_of_it.py:layer", folder).supposed == {"dim": "64"}
 
 
 def test_what_is_given_stands_for_the_same_size_of_a_part(folder: Path) -> None:

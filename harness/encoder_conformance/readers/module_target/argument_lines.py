@@ -47,9 +47,12 @@ def _folder_of(method: FunctionType) -> Path:
 
 
 def _part_called(call: ast.Call, module: object, method: FunctionType) -> object:
-    """The part of `self.attention(…)`, the first of `self.heads[i](…)`, or its class where that comes into being in a
-    call, as in Flax Linen: of `Attention(…)(…)`, too. None of another call."""
-    made, is_one_of = call.func, isinstance(call.func, ast.Subscript)
+    """The part of `self.attention(…)` or `self.attention.forward(…)`, the first of `self.heads[i](…)`, or its class
+    where that comes into being in a call, as in Flax Linen: of `Attention(…)(…)`, too. None of another call."""
+    made = call.func
+    if isinstance(made, ast.Attribute) and made.attr in _CALLS and not isinstance(made.value, ast.Name):
+        made = made.value
+    is_one_of = isinstance(made, ast.Subscript)
     made = made.value if isinstance(made, ast.Subscript) else made
     if isinstance(made, ast.Attribute) and isinstance(made.value, ast.Name) and made.value.id == "self":
         part = getattr(module, made.attr, None)

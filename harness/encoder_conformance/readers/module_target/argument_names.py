@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterable, Mapping
+from typing import Any
 
 from encoder_conformance.spec.layer import Layer
 
@@ -11,11 +12,12 @@ _HIDDEN = r"(num_)?hid(den)?s?(_?(dim|size|features|channels|units))?"
 """Either, by what stands beside it."""
 _FEED_FORWARD = (
     r"d_?ff(n)?(_inner)?|d_?(inner|hid(den)?)|dim_?(feed_?forward|ffn?|inner)|linear_units|inner|"
-    r"(ff|ffn|mlp|feed_?forward|pf|inner|dense|filter|intermediate)(_?(num|embed|hiddens?|dim|size|features|channels|units))+"
+    r"(ff|ffn|mlp|feed_?forward|pf|inner|dense|filter|intermediate|expan(sion|ded))"
+    r"(_?(num|embed|hiddens?|projection|dims?|size|features|channels|units))+"
 )
 FEED_FORWARD = re.compile(f"{_FEED_FORWARD}|{_HIDDEN}")
 WIDTH = re.compile(
-    r"d_?(model|input|emb(ed)?|word_vec)|dim_?(model|emb(ed)?)|h_dim|"
+    r"d_?(model|input|emb(ed)?|word_vec)|dm|dim_?(model|emb(ed)?)|h_dim|"
     r"(model_?|emb(ed(ding)?)?_?|in(put)?_?|out(put)?_?|feature_?|token_?)?dims?|(emb(ed)?|model)_?size|"
     r"n_?embe?d?|n_state|width|(in_|out_|num_|n_)?(features|channels)|size|units|" + _HIDDEN
 )
@@ -26,13 +28,14 @@ _DIMENSIONS = re.compile(r"(?<![a-z])dimension(ality|s)?(?![a-z])")
 _KEY_VALUE_HEADS = re.compile(r"(n|num)?_?(kv|key_?value)_?(heads?|groups)")
 _HEADS = re.compile(r"h|n_?head|(n|num|number_of)?_?(attn|atten|attention)?_?heads?(_?(num|count))?")
 _HEAD_WIDTH = re.compile(
-    r"heads?_?(dim|size)|(dim|d)_?heads?(_inner)?|d_?[kv]|d_?kv|(key|value|query|[kv])_(dim|size)|dim_?(key|value|[kv])"
+    r"heads?_?(dim|size)|h_size|(dim|d)_?heads?(_inner)?|d_?[kv]|d_?kv|"
+    r"(projection_)?(keys?|values?|quer(y|ies)|[kv])_(dim|size)|dim_?(key|value|[kv])"
 )
 _LAYERS = re.compile(r"depth|layers|N|(n|num|number_of)_?(hidden_?)?(layers?|blocks)")
 _EPSILON = re.compile(r"(.*_)?eps(ilon)?")
 _LENGTH = re.compile(
     r"max_?(seq(uence)?_?)?len(gth)?|(seq(uence)?_)?max_len(gth)?|max_seq(uence)?|"
-    r"max(imum)?_position(s|(al)?_(embedding|encoding)s?)|block_size|context_length|n_ctx"
+    r"max(imum)?_(T|pos(ition(s|(al)?_(embedding|encoding)s?)?)?)|block_size|context_length|n_ctx"
 )
 _ACTIVATION = re.compile(r"(hidden_)?act(ivation)?(_fn|_function)?")
 _BIAS = re.compile(r"(\w+_)?bias")
@@ -43,16 +46,17 @@ MEANT = (
     (_KEY_VALUE_HEADS, "2"),
     (_HEADS, "4"),
     (_HEAD_WIDTH, "16"),
-    (re.compile(r"(mlp|ffn?|expansion|widening)_?(ratio|mult|factor)|forward_expansion"), "2"),
+    (re.compile(r"(mlp|(d_?)?ffn?|expansion|widening)(_?dim)?_?(ratio|mult|factor)|forward_expansion"), "2"),
     (_LAYERS, "2"),
-    (re.compile(r"(.*_)?p?drop(out|_?path)?(_?(rate|prob|p|ratio))?|rate|p|dp"), "0.1"),
+    (re.compile(r"(.*_)?[pP]?drop(out|_?path)?(_?(rate|prob|p|ratio|mlp|ffn?|attn))?|rate|p|dp"), "0.1"),
     (_EPSILON, "1e-05"),
     (re.compile(r"voc(ab(ulary)?)?_?(size|dim)|n_((src|trg|tgt)_)?vocab|num_(tokens|embeddings)|ntokens?"), "100"),
     (_LENGTH, "512"),
+    (re.compile(r"(n|num|number_of)_?(patch(es)?|positions)|(q|seq(uence)?)_?len(gth)?"), "64"),
     (_ACTIVATION, "'gelu'"),
     (_BIAS, "True"),
     (_NORM_FIRST, "True"),
-    (re.compile(r"is_decoder|(add_)?cross_attention|output_attentions|gradient_checkpointing"), "False"),
+    (re.compile(r"is_decoder|(is_)?causal|(add_)?cross_attention|output_attentions|gradient_checkpointing"), "False"),
     (re.compile(r"(\w+_)?pad(ding)?_(idx|id|index)"), "0"),
     (re.compile(r"chunk_size_feed_forward|(layer_|block_)?(id|idx|index|number)"), "0"),
     (re.compile(r"init(ializer)?_(range|std)"), "0.02"),
@@ -91,6 +95,15 @@ def stated_by(layer: Layer | None, resize: bool) -> Known:
         _LAYERS: layer.stack.layers,
     }
     return chosen | {pattern: str(size) for pattern, size in sizes.items()}
+
+
+def with_width_of_heads(known: Known, defaults: Mapping[str, Any]) -> Known:
+    """The same, with a width that as many heads divide as there are by default, an even part for each: 72 for 12."""
+    heads = next((size for name, size in defaults.items() if _HEADS in kinds_of(name) and type(size) is int), 0)
+    width = dict(MEANT)[WIDTH]
+    if heads < 1 or known.get(WIDTH) != width or int(width) % heads == 0:
+        return known
+    return {**known, WIDTH: str(heads * 2 * -(-int(width) // (2 * heads)))}
 
 
 def kinds_of(name: str) -> list[re.Pattern[str]]:

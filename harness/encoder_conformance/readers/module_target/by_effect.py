@@ -197,6 +197,16 @@ def turned_otherwise(module: LiveModule) -> Iterator[LiveModule]:
             yield other
 
 
+def opened_otherwise(module: LiveModule) -> Iterator[LiveModule]:
+    """The same, given the other truth where a mask that it needs is given: of one that hides in neither, as where what
+    it fills is next to 0, the scores count under one of them."""
+    for name, each in module.signature.arrangement.beside.items():
+        if each.kind == "full" and each.dtype != "float32":
+            other = module.giving({name: replace(each, number=1 - each.number)})
+            if other is not None:
+                yield other
+
+
 def _is_added(module: LiveModule, name: str, x: Array) -> bool:
     """Whether queries and keys are made of x + the argument: of x less itself all keys are one, and what a position
     gives to the others as values alone may go over to another one."""

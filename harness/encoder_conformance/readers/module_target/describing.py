@@ -11,7 +11,8 @@ from encoder_conformance.readers.module_target.examination import Examination
 from encoder_conformance.readers.module_target.forms_of_x import FORMS
 from encoder_conformance.readers.module_target.live import LiveModule
 from encoder_conformance.readers.module_target.naming import idle_parts, misnamed
-from encoder_conformance.readers.onnx_file.tracing.unsupported import BEYOND, SENTENCES
+from encoder_conformance.readers.onnx_file.tracing.unstatable import BEYOND
+from encoder_conformance.readers.onnx_file.tracing.unsupported import SENTENCES
 
 
 def described(found: Examination) -> ModuleDescription:

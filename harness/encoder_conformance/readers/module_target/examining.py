@@ -12,7 +12,7 @@ from encoder_conformance.protocol.findings import Finding, noted
 from encoder_conformance.protocol.module_description import OtherAnswer
 from encoder_conformance.readers.module_target.allocated import with_numbers
 from encoder_conformance.readers.module_target.biases import settled
-from encoder_conformance.readers.module_target.by_effect import turned_otherwise, without_positions
+from encoder_conformance.readers.module_target.by_effect import opened_otherwise, turned_otherwise, without_positions
 from encoder_conformance.readers.module_target.errors import BadTarget
 from encoder_conformance.readers.module_target.examination import Examination
 from encoder_conformance.readers.module_target.exporting import Exported
@@ -112,7 +112,7 @@ def _with_each_mask(module: LiveModule, x: Array) -> Iterator[Feeds]:
     yield {"x": x}
     batch, sequence = x.shape[:2]
     for name in dict.fromkeys((*module.signature.masks, *module.signature.arrays)):
-        of_each_query = (sequence, sequence), (sequence, sequence, batch)
+        of_each_query = (sequence, sequence), (batch, sequence, sequence), (sequence, sequence, batch)
         for shape in ((batch, sequence), *of_each_query, (batch, 1, 1, sequence)):
             yield {"x": x, name: np.ones(shape, np.bool_)}
 
@@ -145,6 +145,11 @@ def _given_otherwise(
     for other in turned:
         otherwise = again(other)
         if otherwise.layer is not None or (otherwise.features and "rope" not in otherwise.features):
+            return module.arranged(other.signature.arrangement) or module, other, otherwise
+    opened = opened_otherwise(read) if "own_mask" in exported.features else ()
+    for other in opened:
+        otherwise = again(other)
+        if otherwise.layer is not None or (otherwise.traced and "own_mask" not in otherwise.features):
             return module.arranged(other.signature.arrangement) or module, other, otherwise
     for other, added in without_positions(read, x):
         without = again(other)

@@ -6,7 +6,7 @@ import importlib.util
 import io
 import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Set
 from difflib import get_close_matches
 from importlib.machinery import PathFinder
 from importlib.metadata import PackageNotFoundError
@@ -49,7 +49,7 @@ def imported(source: str, folder: Path) -> ModuleType:
     # A package may have a file of its own name, which stands for the package where its folder comes first.
     folders = [*around, path.parent] if by_its_package else [path.parent, *around]
     folders = around if _hides_its_folder(path) else folders
-    sys.path[:0] = [str(each) for each in dict.fromkeys([*folders, *_roots_of(path)])]
+    _look_in(dict.fromkeys([*folders, *_roots_of(path)]), _hidden_by(path) if path.parent != folder else set())
     if package and by_its_package:
         name = ".".join(path.relative_to(package.parent).with_suffix("").parts)
         return without_input(lambda: importlib.import_module(name.removesuffix(".__init__")))
@@ -59,6 +59,25 @@ def imported(source: str, folder: Path) -> ModuleType:
     sys.modules[path.stem] = module
     without_input(lambda: loader.exec_module(module))
     return module
+
+
+def _look_in(folders: Iterable[Path], hidden: Set[str]) -> None:
+    """Have Python look there first, for all but names of its own that they hide: there behind where it finds those."""
+    folders = list(folders)
+    hiding = [
+        each for each in folders if any((each / name).is_dir() or (each / f"{name}.py").is_file() for name in hidden)
+    ]
+    sys.path[:0] = [str(each) for each in folders if each not in hiding]
+    installed = (at for at, entry in enumerate(sys.path) if entry.endswith("-packages"))
+    at = next(installed, len(sys.path))
+    sys.path[at:at] = map(str, hiding)
+
+
+def _hidden_by(path: Path) -> Set[str]:
+    """The names of Python's own modules that lie beside a file, and that it does not import: what is installed means
+    Python's by them, as `ssl`."""
+    beside = {each.stem for each in path.parent.iterdir() if each.is_dir() or each.suffix == ".py"}
+    return (beside & sys.stdlib_module_names) - {*_tops_of(path)}
 
 
 def _package_of(path: Path) -> Path | None:

@@ -11,7 +11,14 @@ from itertools import takewhile
 from types import UnionType
 from typing import Any, Union, get_args, get_origin
 
-from encoder_conformance.readers.module_target.argument_names import FEED_FORWARD, MEANT, WIDTH, Known, kinds_of
+from encoder_conformance.readers.module_target.argument_names import (
+    FEED_FORWARD,
+    MEANT,
+    WIDTH,
+    Known,
+    kinds_of,
+    with_width_of_heads,
+)
 from encoder_conformance.readers.module_target.callables import FREE, attributes_read, names_of, parameters_of
 from encoder_conformance.readers.module_target.errors import BadTarget
 from encoder_conformance.readers.module_target.graphs_of_keras import symbolic_x
@@ -85,6 +92,11 @@ def _draws(name: str, names: Mapping[str, Any]) -> bool:
     return name in _OF_RANDOMNESS and _OF_RANDOMNESS[name].partition(".")[0] in names
 
 
+def _defaults(found: Any) -> dict[str, Any]:
+    """Argument → what it is where nothing is given."""
+    return {p.name: p.default for p in parameters_of(found) if p.default is not p.empty}
+
+
 def is_known(text: str) -> bool:
     """Whether an expression that was supposed can be evaluated: nothing in it is unknown."""
     return bool(text) and UNKNOWN not in text
@@ -97,6 +109,7 @@ def supposed(found: Any, given: Mapping[str, str], stated: Mapping[re.Pattern[st
     known = {**dict(MEANT), **stated}
     missing = {p.name: p for p in needed(found, given)}
     found = found.func if isinstance(found, partial) else found
+    known = {**with_width_of_heads(known, _defaults(found))}
     for name, text in given.items():
         known |= dict.fromkeys(kinds_of(name)[:1], text)
     chosen = _of_names(missing, found, known, ())
@@ -135,7 +148,8 @@ def _of_class(parameter: inspect.Parameter, found: Any, known: Known, outer: tup
         and _is_of_it(kind, found)
         and (said := _name(kind, names))
     ):
-        made = _called(said, _of_names({p.name: p for p in needed(kind, {})}, kind, known, (*outer, found)))
+        fitting = with_width_of_heads(known, _defaults(kind))
+        made = _called(said, _of_names({p.name: p for p in needed(kind, {})}, kind, fitting, (*outer, found)))
         if is_known(made) or not _OF_CONFIGURATION.fullmatch(name):
             return made
     if (kind is None or inspect.isclass(kind)) and _OF_CONFIGURATION.fullmatch(name):

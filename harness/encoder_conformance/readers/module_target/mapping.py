@@ -108,11 +108,12 @@ class ElementMap:
         return ((), 0) if others else (self.own.shapes[own], int(elements.min()) - self.own.offset(own))
 
     def unused(self) -> list[str]:
-        """The own parameters of which no element is in the map."""
+        """The own parameters of which no element is in the map, but for those that have none."""
         used = np.zeros(self.own.size, np.bool_)
         for elements in self.elements.values():
             used[elements.reshape(-1)] = True
-        return [name for name in self.own.shapes if not used[self.own.elements(name).reshape(-1)].any()]
+        mine = {name: used[self.own.elements(name).reshape(-1)] for name in self.own.shapes}
+        return [name for name, each in mine.items() if each.size and not each.any()]
 
     def repeated(self) -> list[str]:
         """The own parameters of which one place holds an element more than once."""

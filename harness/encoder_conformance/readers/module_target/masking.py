@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from itertools import product
 
 import numpy as np
 
@@ -11,6 +10,7 @@ from encoder_conformance.protocol.description import Port
 from encoder_conformance.readers.module_target.calling import is_called_mask
 from encoder_conformance.readers.module_target.differing import differ
 from encoder_conformance.readers.module_target.errors import needs_cuda
+from encoder_conformance.readers.module_target.forms_together import forms_together
 from encoder_conformance.readers.module_target.live import LiveModule
 from encoder_conformance.readers.module_target.mask_effects import effect_of, is_unread, raises
 from encoder_conformance.readers.module_target.objects_made import class_in_place_of
@@ -73,15 +73,22 @@ def with_masks(
     unusable = [_unusable(runner, found, name, each, num_heads) for name, each in named.items() if not each.hiding]
     forms = [_whole(runner, found, each.hiding) for each in tried.values() if each.hiding]
     unusable += [each for each in (_replacing(runner, found, masks, far) for masks in forms) if each] if far else []
-    for masks in product(*forms):
-        together = replace(found, masks=masks)
-        if _runs(runner, together):
-            idle = [mask for mask in masks if len(masks) > 1 and _is_overridden(runner, together, mask)]
-            unusable += [UnusableMask(argument=mask.name, kind="overridden") for mask in idle]
-            together = replace(found, masks=tuple(mask for mask in masks if mask not in idle))
-            return together, (*unusable, *_sized(runner, together, num_heads))
+    together = forms_together(runner, found, forms, lambda mask: _as_numbers(runner, found, mask, num_heads))
+    if together is not None:
+        masks = together.masks
+        idle = [mask for mask in masks if len(masks) > 1 and _is_overridden(runner, together, mask)]
+        unusable += [UnusableMask(argument=mask.name, kind="overridden") for mask in idle]
+        together = replace(found, masks=tuple(mask for mask in masks if mask not in idle))
+        return together, (*unusable, *_sized(runner, together, num_heads))
     alone = (UnusableMask(argument=each[0].name, kind="alone") for each in forms[1:])
     return replace(found, masks=tuple(each[0] for each in forms)[:1]), (*unusable, *alone)
+
+
+def _as_numbers(runner: LiveModule, found: InputSemantics, mask: MaskSemantics, num_heads: int) -> list[MaskSemantics]:
+    """The mask, of the same axes, as numbers, if it hides what it flags as such."""
+    tried, port = _Tried(), Port(name=mask.name, dtype="float32", shape=mask.shape)
+    _try(runner, found, port, mask.axes, num_heads, tried)
+    return tried.hiding
 
 
 def _whole(runner: LiveModule, found: InputSemantics, hiding: list[MaskSemantics]) -> list[MaskSemantics]:
@@ -294,11 +301,6 @@ def _is_of_items(runner: LiveModule, found: InputSemantics, mask: MaskSemantics)
         hidden.swapaxes(mask.letters.index("Q"), 0)[1:] = mask.polarity.open
     output = found.batch_first(runner.run({"x": x, mask.name: hidden})["output"])
     return _differ(output, np.broadcast_to(output[:1], output.shape))
-
-
-def _runs(runner: LiveModule, found: InputSemantics) -> bool:
-    """Whether it takes these masks together and gives numbers."""
-    return _answer(runner, found) is not None
 
 
 def _answer(runner: LiveModule, found: InputSemantics) -> Array | None:

@@ -62,6 +62,9 @@ _OF_ATTENTION = tuple(
     sorted(MASKS, key=lambda mask: ("BSS", "SS").index(mask.axes) if mask.axes in ("BSS", "SS") else 2)
 )
 """The same, those of each query first: [batch, sequence, sequence] and [sequence, sequence]."""
+_OF_ROWS = tuple(sorted(MASKS, key=lambda mask: mask.axes != "BS1"))
+"""The same, those that rows are multiplied by first, as a `non_pad_mask` [batch, sequence, 1]."""
+_KEPT_ROWS = "non_pad", "nonpad"
 _ANGLE_AXES = ("Sd", "Se", "1Sd", "BSd", "11Sd", "B1Sd", "S11d", "1S1d", "1Se", "BSe", "11Se", "S11e", "1S1e")
 _PAIR_AXES = ("BSd", "Sd", "1Sd", "11Sd", "B1Sd", "S11d", "1S1d", "BSe", "Se", "1Se", "11Se", "S11e", "1S1e")
 _TURNS = {"turning": "", "cosines": "cosines", "sines": "sines", "pair": PAIR, "sinusoids": SINES_FIRST}
@@ -101,7 +104,9 @@ def options_of(
         named.insert(0, Supply("seed"))
     if may_be_mask(name):
         of_heads = (replace(mask, heads=each) for each in dict.fromkeys((*heads, *_HEADS)) for mask in _OF_EACH_HEAD)
-        named = [Supply("none"), *(_OF_ATTENTION if "att" in name.lower() else MASKS), *of_heads, *named]
+        of_rows = any(word in name.lower() for word in _KEPT_ROWS)
+        masks = _OF_ROWS if of_rows else _OF_ATTENTION if "att" in name.lower() else MASKS
+        named = [Supply("none"), *masks, *of_heads, *named]
     named = list(dict.fromkeys(named))
     if "cumulative" in kinds:  # positions in their place make an item of each
         return named, []

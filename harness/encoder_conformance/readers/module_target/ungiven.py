@@ -58,7 +58,8 @@ def _given(
     outcomes, form = [_changes(runner, feeds, name, drawn(_ODD), before)], f"float32 {list(_ODD)}"
     supply = runner.signature.arrangement.beside.get(name)
     of_scores = "bias" in name.lower() or (supply is not None and supply.what == BIAS)
-    forms = dict.fromkeys((*(_OF_SCORES if of_scores else ()), *_FORMS))
+    own = [(supply.dtype, supply.axes)] if supply is not None and supply.kind == "full" else []
+    forms = dict.fromkeys((*own, *(_OF_SCORES if of_scores else ()), *_FORMS))
     for dtype, axes in forms if outcomes[0] is not False else ():
         shape = shape_at(axes, found, num_heads)
         outcomes.append(_changes(runner, feeds, name, _values(dtype, shape), before) if all(shape) else None)

@@ -32,7 +32,8 @@ from encoder_conformance.readers.onnx_file.tracing.expressions import Unsupporte
 from encoder_conformance.readers.onnx_file.tracing.operators import OPERATORS
 from encoder_conformance.readers.onnx_file.tracing.recognition import view_of
 from encoder_conformance.readers.onnx_file.tracing.symbolic_trace import SymbolicTrace
-from encoder_conformance.readers.onnx_file.tracing.unsupported import BEYOND, NO_LAYER, SENTENCES
+from encoder_conformance.readers.onnx_file.tracing.unstatable import BEYOND
+from encoder_conformance.readers.onnx_file.tracing.unsupported import NO_LAYER, SENTENCES
 from encoder_conformance.spec.axes import Array
 from encoder_conformance.spec.dtypes import FORMATS, DtypeName, Format, dtype_named, narrower
 from encoder_conformance.spec.layer import Layer

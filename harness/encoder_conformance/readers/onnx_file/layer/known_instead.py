@@ -89,6 +89,26 @@ def skips_attention(last: Operation) -> bool:
     return any(isinstance(side, TracedInput) for side in sides) and any(map(_is_of_attention, sides))
 
 
+def adds_attention_alone(last: Operation) -> Sum | None:
+    """A layer's last sum, where it is of what attention gives and of what a network makes of the first sum; None where
+    it is not."""
+    total = last.of.operation if isinstance(last, TracedNorm) else last
+    sides = total.sides if isinstance(total, Sum) else ()
+    given = [side for side in sides if isinstance(body(side), Context)]
+    made = [side for side in sides if side not in given and _is_of_a_sum(side)]
+    return total if isinstance(total, Sum) and given and made else None
+
+
+def _is_of_a_sum(operation: Operation) -> bool:
+    """Whether a network makes it of a sum with what attention gives."""
+    made = body(operation)
+    if isinstance(made, Gate):
+        return any(_is_of_a_sum(view.operation) for view, _ in made.sides)
+    if isinstance(made, Activation):
+        return _is_of_a_sum(made.of.operation)
+    return isinstance(made, Sum) and any(map(_is_of_attention, made.sides))
+
+
 def _is_of_attention(operation: Operation) -> bool:
     made = body(operation)
     if isinstance(made, Sum):

@@ -1,9 +1,10 @@
 """Matches encoder layers, or a stack of them, in the operations that the output is computed from."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
-from encoder_conformance.readers.onnx_file.layer.known_instead import skips_attention
+from encoder_conformance.readers.onnx_file.layer.known_instead import adds_attention_alone, skips_attention
 from encoder_conformance.readers.onnx_file.layer.walk import NORMED_SKIP, PLANS, QK_NORMS, STAGES, Difference, Walk
 from encoder_conformance.readers.onnx_file.tracing.expressions import (
     Operation,
@@ -138,17 +139,7 @@ def _stack(last: Operation) -> tuple[list[EncoderLayer], list[Difference]]:
                 reason.others = _named(walk.differences)
                 reasons[chosen] = reason
         if not ways:
-            if walks and (total := walks[0][1].sum_of_attention(last)) is not None:
-                raise UnsupportedPattern(f"at {total.name!r}", "skip_of_attention")
-            plain, gated = (("post" if isinstance(last, TracedNorm) else "pre", way) for way in (False, True))
-            at_one_place = places[plain] == places[gated]
-            fewer = len(reasons[gated].others) < len(reasons[plain].others)
-            likeliest = reasons[gated if at_one_place and fewer else plain]
-            if walks and likeliest.feature == "network_alone":  # a layer stands behind it
-                likeliest.feature = "sums"
-            elif likeliest.feature == "network_alone" and skips_attention(last):
-                likeliest.feature = "skip_of_first"
-            raise likeliest
+            raise _likeliest(last, walks[0][1] if walks else None, reasons, places)
         chosen = min(ways, key=lambda way: len(ways[way].differences))
         walks.insert(0, (chosen, ways[chosen]))
         last = ways[chosen].at["x"]
@@ -162,6 +153,32 @@ def _stack(last: Operation) -> tuple[list[EncoderLayer], list[Difference]]:
     if all(each in missing for each in differences):
         differences = [replace(each, feature="no_norm") for each in differences]
     return [_layer(*way) for way in walks], differences
+
+
+def _likeliest(
+    last: Operation,
+    behind: Walk | None,
+    reasons: Mapping[tuple[str, bool], UnsupportedPattern],
+    places: Mapping[tuple[str, bool], tuple[str, Operation | None]],
+) -> UnsupportedPattern:
+    """Why no layer leads to this operation, `behind` it the walk through the next one: of the ways in which one may be
+    placed, and gated or not, the reason of that which is likely meant."""
+    totals: dict[Feature, Operation | None] = {
+        "skip_of_attention": None if behind is None else behind.sum_of_attention(last),
+        "skip_of_branch": adds_attention_alone(last),
+    }
+    for feature, total in totals.items():
+        if total is not None:
+            return UnsupportedPattern(f"at {total.name!r}", feature)
+    plain, gated = (("post" if isinstance(last, TracedNorm) else "pre", way) for way in (False, True))
+    at_one_place = places[plain] == places[gated]
+    fewer = len(reasons[gated].others) < len(reasons[plain].others)
+    likeliest = reasons[gated if at_one_place and fewer else plain]
+    if behind is not None and likeliest.feature == "network_alone":
+        likeliest.feature = "sums"
+    elif likeliest.feature == "network_alone" and skips_attention(last):
+        likeliest.feature = "skip_of_first"
+    return likeliest
 
 
 def _is_norm_of_x(operation: Operation) -> bool:

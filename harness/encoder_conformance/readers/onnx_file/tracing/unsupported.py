@@ -16,8 +16,8 @@ Feature = Literal[
     "keys_overwritten", "second_bias", "second_softmax", "activated", "side_by_side", "limited", "turned_first",
     "attention_alone", "network_alone", "softmax_of_features", "grouped_map", "map_of_positions", "unmapped",
     "weights_scaled", "late_division", "heads_beside", "heads_cut", "no_projection", "one_map", "subtracted",
-    "of_a_branch", "skip_of_first", "skip_of_attention", "left_out", "second_gain", "shifted", "drawn", "gated_skip",
-    "heads_merged", "one_query", "one_key", "map_of_heads",
+    "of_a_branch", "skip_of_first", "skip_of_attention", "skip_of_branch", "left_out", "second_gain", "shifted",
+    "drawn", "gated_skip", "heads_merged", "one_query", "one_key", "map_of_heads",
 ]  # fmt: skip
 
 NO_LAYER = "not an encoder layer as the specification knows it: "
@@ -195,6 +195,11 @@ SENTENCES: dict[Feature, tuple[str, str]] = {
     "skip_of_attention": (
         "attention's sum adds what attention gives to a map of that, and not x; in the specification the first sum "
         "adds x (E-3), or its norm (E-4)",
+        _SOURCE,
+    ),
+    "skip_of_branch": (
+        "the feed-forward network's sum adds what attention gives, and not the sum of that and x; in the specification "
+        "the second sum adds what the first gives (E-3), or its norm (E-4)",
         _SOURCE,
     ),
     "left_out": (
@@ -385,15 +390,3 @@ SENTENCES: dict[Feature, tuple[str, str]] = {
         "quantise with quant_format=QuantFormat.QDQ, which stores the same integers for ONNX's own operators",
     ),
 }  # fmt: skip
-BEYOND: tuple[Feature, ...] = (
-    *("parallel", "convolution", "fourier", "batch", "relative", "products", "blocks", "bias_of_x", "sums"),
-    *("added", "recurrence", "experts", "positions", "largest", "distance", "unkeyed", "talking_heads"),
-    *("branch_norms", "skip_scaled", "head_gains", "modulated", "by_place", "padded", "self_hidden"),
-    *("norm_kinds", "activation", "normed_skip", "normed_first", "normed_first_branch", "head_scales", "no_softmax"),
-    *("latent", "gated_attention", "own_keys", "over_positions", "one_gain", "pooled", "overwritten"),
-    *("keys_overwritten", "second_bias", "second_softmax", "activated", "side_by_side", "limited", "turned_first"),
-    *("attention_alone", "network_alone", "softmax_of_features", "grouped_map", "map_of_positions"),
-    *("unmapped", "heads_beside", "no_projection", "one_map", "subtracted"),
-    *("second_gain", "shifted", "drawn", "gated_skip", "heads_merged", "one_query", "one_key", "map_of_heads"),
-)
-"""What no layer can be stated to have: to name a layer helps nobody there."""
