@@ -138,3 +138,23 @@ class OneOfAList(Listed):
     def __init__(self) -> None:
         super().__init__()
         self.linears = nn.ModuleList([nn.Linear(16, 16)] * 4)
+
+
+class AttentionIsNotUsed(nn.Module):
+    """What is put together is the value, and no mask hides anything in it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.q, self.k, self.v, self.o = (nn.Linear(16, 16) for _ in range(4))
+        self.up, self.down = nn.Linear(16, 48), nn.Linear(48, 16)
+        self.norm1, self.norm2 = nn.LayerNorm(16), nn.LayerNorm(16)
+
+    def forward(self, x: Tensor, key_padding_mask: Tensor | None = None) -> Tensor:
+        y = self.norm1(x)
+        q, k = (part(y).unflatten(-1, (4, 4)).transpose(1, 2) for part in (self.q, self.k))
+        v = self.v(y)  # of the value
+        hidden = None if key_padding_mask is None else ~key_padding_mask[:, None, None]
+        heads = v.unflatten(-1, (4, 4)).transpose(1, 2)
+        nn.functional.scaled_dot_product_attention(q, k, heads, hidden)
+        x = x + self.o(heads.transpose(1, 2).flatten(2))
+        return x + self.down(torch.relu(self.up(self.norm2(x))))  # type: ignore[no-any-return]

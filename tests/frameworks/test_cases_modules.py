@@ -125,6 +125,11 @@ DUE: dict[str, dict[str, Due]] = {
             ("linears.0.weight are one tensor: one part stands in a list more than once",),
             ("are the same numbers",),
         ),
+        "AttentionIsNotUsed": Due(
+            2,
+            ("key_padding_mask is taken and hides no position", f"At: {line_of('# of the value', 'cases_mutants.py')}"),
+            ("This layer is wrong",),
+        ),
         "DropsAll": Due(1, ("in training: drop drops all that it is given: its rate is 1",), ()),
         "DropsAllByAFlag": Due(1, ("in training its output is another, and nothing is drawn",), ()),
         "ScaleIsNoParameter": refused("is none of its parameters, and cannot be set: it uses gamma, no parameter"),
