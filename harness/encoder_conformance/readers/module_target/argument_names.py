@@ -12,7 +12,7 @@ _HIDDEN = r"(num_)?hid(den)?s?(_?(dim|size|features|channels|units))?"
 """Either, by what stands beside it."""
 _FEED_FORWARD = (
     r"d_?ff(n)?(_inner)?|d_?(inner|hid(den)?)|dim_?(feed_?forward|ffn?|inner)|linear_units|inner|"
-    r"(ff|ffn|mlp|feed_?forward|pf|inner|dense|filter|intermediate|expan(sion|ded))"
+    r"(ff|ffn|mlp|feed_?forward|pf|inner|dense|filter|intermediate|expansion|expanded)"
     r"(_?(num|embed|hiddens?|projection|dims?|size|features|channels|units))+"
 )
 FEED_FORWARD = re.compile(f"{_FEED_FORWARD}|{_HIDDEN}")
