@@ -182,7 +182,9 @@ DUE: dict[str, dict[str, Due]] = {
             "6 warnings: masked_fill gives a new tensor, which is thrown away", masks=False
         ),
         "TiedOverItems": Due(
-            2, ("an item of the batch changes another", "sums over the items of the batch"), ("heads are cut",)
+            2,
+            ("an item of the batch changes another", "sums over the items of the batch"),
+            ("heads are cut", "--layer"),
         ),
         "SeesLaterByNumbers": Due(
             2, ("by a pattern of its own", "to some queries all keys", f"At: {line_of('# the other half')}"), ()

@@ -85,7 +85,7 @@ def _side(index: Array, F: int, S: int) -> tuple[Array, Array, Array]:
     """The place in the sequence [P, R], the item [P] and the features [P, d] of one operand [P, R, d]."""
     features = index % F
     if _varies(index // F) and not _varies(index // F % S):
-        raise UnsupportedPattern("a product that sums over the items of the batch: attention across the batch")
+        raise UnsupportedPattern("a product that sums over items", "tied_items")
     if _varies(index // F) and _varies(features):
         raise UnsupportedPattern("a product's rows are each of several positions and features", "heads_cut")
     position = constant_along(index // F, 2, "a product that sums over positions")

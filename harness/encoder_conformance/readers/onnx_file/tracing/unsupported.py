@@ -17,7 +17,7 @@ Feature = Literal[
     "attention_alone", "network_alone", "softmax_of_features", "grouped_map", "map_of_positions", "unmapped",
     "weights_scaled", "late_division", "heads_beside", "heads_cut", "no_projection", "one_map", "subtracted",
     "of_a_branch", "skip_of_first", "skip_of_attention", "skip_of_branch", "left_out", "second_gain", "shifted",
-    "drawn", "gated_skip", "heads_merged", "one_query", "one_key", "map_of_heads",
+    "drawn", "gated_skip", "heads_merged", "one_query", "one_key", "map_of_heads", "tied_items",
 ]  # fmt: skip
 
 NO_LAYER = "not an encoder layer as the specification knows it: "
@@ -323,6 +323,11 @@ SENTENCES: dict[Feature, tuple[str, str]] = {
     ),
     "blocks": (
         "its scores are of fewer keys than there are positions, as of attention within blocks or to a summary of them",
+        _SOURCE,
+    ),
+    "tied_items": (
+        "its scores are sums over the items of the batch, as of tied attention over the rows of an alignment; in the "
+        "specification each item has scores of its own (E-5)",
         _SOURCE,
     ),
     "heads_beside": (
