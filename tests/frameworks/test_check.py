@@ -96,8 +96,9 @@ def test_a_weight_that_is_used_the_other_way_round_than_its_kin_is_said() -> Non
             q, k, v = (self.split(part) for part in self.qkv(y).chunk(3, -1))
             return self.merge(self.attend(q, k, v, mask)) @ self.proj.weight + self.proj.bias
 
-    said = [finding.message for finding in map_findings(described(examine(Turned())), None)]
-    assert said == ["proj.weight is used as [in, out], and qkv.weight as [out, in]"]
+    [said] = [finding.message for finding in map_findings(described(examine(Turned())), None)]
+    line = Turned.attention.__code__.co_firstlineno + 2
+    assert said == f"proj.weight is used as [in, out], and qkv.weight as [out, in] (test_check.py:{line})"
     said = [finding.message for finding in map_findings(described(read("fused kvq")), None)]
     assert said == ["qkv.weight holds key, value, query, in this order, and its name says query, key, value"]
     assert not [*map_findings(described(read("torch stack")), None)]

@@ -10,7 +10,7 @@ from typing import Literal
 
 from encoder_conformance.protocol.description import Description
 from encoder_conformance.protocol.finding_kinds import FindingKind
-from encoder_conformance.protocol.findings import Finding, Severity
+from encoder_conformance.protocol.findings import Finding, Severity, said_at, source_of
 from encoder_conformance.protocol.module_description import ModuleDescription, ModuleSource
 from encoder_conformance.spec.parameters import parameters_of, without_prefix
 
@@ -103,11 +103,13 @@ def _unlike_kin(described: ModuleDescription, reference: Sources) -> Iterator[Fi
         odd = [name for name in square if ways[name] != usual]
         like = next((name for name, way in ways.items() if way == usual), None)
         if odd and like is not None:
-            message = _used(odd, like, kin)
+            line = described.lines.get(kin[odd[0]].own, "")
+            message = f"{_used(odd, like, kin)}{said_at(line)}"
             if described.stated is not None and reference:
                 theirs = {name: source for name, source in likes.items() if source is not None}
                 message += f"; in {described.stated.layer} {_used(odd, like, theirs)}"
-            about = {"names": [kin[name].own for name in odd], "parameters": odd, "like": kin[like].own}
+            about: dict[str, object] = {"names": [kin[name].own for name in odd], "parameters": odd}
+            about |= {"like": kin[like].own, **source_of(line)}
             yield Finding(severity=severity, kind="weight-unlike-kin", message=message, hint=_HINT, about=about)
 
 
