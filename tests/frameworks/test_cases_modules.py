@@ -554,7 +554,7 @@ DUE: dict[str, dict[str, Due]] = {
         "KeysOfFewerPlaces": beyond("a linear map is taken over the positions, as in Linformer", "cases_gathered.py:"),
         "RecurrentNetwork": beyond("there is a recurrent network in it", "cases_gathered.py:"),
         "ShiftsOfZeros": right("layer_norm ε 1e-05", "14 of 14 parameters"),
-        "MapOfNothing": right("post-norm", "times.weight and times.bias, change nothing"),
+        "MapOfNothing": right("post-norm")._replace(unsaid=("✗", "closest", "change nothing")),
         "MaskOfAllHeads": right("attn_mask: a mask that hides nothing, bool [batch · heads, sequence, sequence]"),
     },
     "cases_strangers": {
