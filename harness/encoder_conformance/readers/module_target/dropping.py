@@ -112,7 +112,7 @@ def judged(seen: Trained, in_eval: Array, dtype: str) -> WayBackAnswer:
         return _answer("not-asked", text)
     if not (seen.sites or 1 in seen.modules.values()):
         if _distance(seen, [], None, in_eval) > _EXACT[dtype]:
-            return _answer("fail", "in training its output is another, and nothing is drawn, as with a rate of 1")
+            return _answer("fail", "in training its output is another, and nothing is drawn: is a rate 1?")
         return nothing_dropped(said) if said else _answer("pass")
     problems = dict.fromkeys((*_problems(seen), *_average_problems(seen, in_eval, dtype)))
     if problems:
@@ -158,9 +158,6 @@ def _problems(seen: Trained) -> Iterator[str]:
     dropping = [site for site in seen.sites if site.scale is not None]
     alone = []
     for site in dropping:
-        if _share(site)[0] == 1.0:
-            yield f"dropout {_at(site)} drops all that it is given, as with a rate of 1"
-            continue
         again, axes = _shared(site)
         shape = list(site.masks[0].shape)
         if again:
