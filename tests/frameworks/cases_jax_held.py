@@ -3,6 +3,7 @@
 from types import SimpleNamespace
 from typing import Any
 
+import flax.linen as nn
 import jax
 import jax.numpy as jnp
 from bare_jax import layer, parameters
@@ -27,6 +28,24 @@ class _Split(nnx.Module):
     def __call__(self, x: jax.Array) -> jax.Array:
         x = x + self.attention(self.norm1(x))
         return x + self.down(nnx.relu(self.up(self.norm2(x))))
+
+
+class OfIds(nn.Module):
+    """A model from ids whose variables nobody has made. `hands_on`: its mask, to its layers."""
+
+    hands_on: bool = True
+
+    @nn.compact
+    def __call__(self, ids: jax.Array, mask: jax.Array | None = None) -> jax.Array:
+        x = nn.Embed(40, D, name="words")(ids) + nn.Embed(16, D, name="places")(jnp.arange(ids.shape[1]))
+        seen = None if mask is None or not self.hands_on else mask[:, None, None, :] > 0
+        for number in range(2):
+            x = HandsItsMaskOn(name=f"layer{number}")(x, seen)
+        return x
+
+
+class OfIdsNotHandedOn(OfIds):
+    hands_on: bool = False
 
 
 def by_place_alone() -> Any:

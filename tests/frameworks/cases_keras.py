@@ -366,3 +366,24 @@ class TwoMadeOfOneQuery(keras.layers.Layer):
 
     def cut(self, x: Any) -> Any:
         return ops.transpose(ops.reshape(x, (ops.shape(x)[0], -1, 4, 8)), (0, 2, 1, 3))
+
+
+class OfIds(keras.Model):
+    """A model from ids that nobody has called yet, as course notes have it: its mask may come with a call."""
+
+    HANDS_ON = True
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.words, self.places = keras.layers.Embedding(40, 64), keras.layers.Embedding(32, 64)
+        self.several = [bare.Post(64) for _ in range(2)]
+
+    def call(self, ids: Any, mask: Any = None) -> Any:
+        x = self.words(ids) + self.places(ops.arange(ops.shape(ids)[1]))
+        for layer in self.several:
+            x = layer(x, mask=mask if self.HANDS_ON else None)
+        return x
+
+
+class OfIdsNotHandedOn(OfIds):
+    HANDS_ON = False

@@ -27,8 +27,8 @@ def right(*said: str, masks: bool = True) -> Due:
 
 def layers(*said: str) -> Due:
     """Its layers are right, and what it does around them is said to be not asked."""
-    around = "what it does before, between and after them was not asked. It was not judged itself: "
-    return Due(0, ("This is a correct", around, *said), ("✗",))
+    around = "what it does before, between and after them was not asked", " It was not judged itself: "
+    return Due(0, ("This is a correct", *around, *said), ("✗",))
 
 
 def beyond(*said: str) -> Due:
@@ -768,6 +768,8 @@ DUE: dict[str, dict[str, Due]] = {
         "DrawsByAKeyUnlessTold": Due(0, ("This is a correct pre-norm", "--arg key='jax.random.PRNGKey(0)'"), ("✗",)),
     },
     "cases_jax_held": {
+        "OfIds": layers("it takes ids as ids", "mask (true = attend) hides what it flags at the model's outputs"),
+        "OfIdsNotHandedOn": layers("it takes ids as ids", "mask is taken, and changes nothing that the model gives"),
         "by_place_alone": Due(0, ("This is a correct pre-norm",), ("method",)),
         **dict.fromkeys(
             ("of_its_apply", "of_its_compiled_apply", "behind_its_variables", "that_is_trained"),
@@ -828,6 +830,8 @@ DUE: dict[str, dict[str, Due]] = {
         "PutsItsHeadsTogetherByHstack": Due(0, ("This is a correct pre-norm",), ("without a transpose",)),
     },
     "cases_keras": {
+        "OfIds": layers("it takes ids as ids", "mask (true = attend) hides what it flags at the model's outputs"),
+        "OfIdsNotHandedOn": layers("it takes ids as ids", "mask is taken, and changes nothing that the model gives"),
         "DropsOneBranchAlone": Due(
             0, ("in training drop_of_network (p = 0.2) is never called", "without what it drops in training"), ("✗",)
         ),

@@ -84,3 +84,16 @@ def test_a_choice_is_a_warning_as_in_a_check(pytester: pytest.Pytester, run) -> 
     assert ended.ret == 0, ended.stdout.str()
     ended.stdout.fnmatch_lines(["*UserWarning: a choice of its own, mask-filled-minus-1e9: *"])
     assert ended.parseoutcomes()["passed"] > 2
+
+
+@pytest.mark.release
+def test_what_is_around_the_layers_of_a_model_is_an_item(pytester: pytest.Pytester, run) -> None:
+    pytester.makepyfile(models=Path(__file__).with_name("model_modules.py").read_text(encoding="utf-8"))
+    few = ("-k", "around-its-layers or (no-mask and float32)")
+    ended = run("--conform", "models.py:PaddingNotHandedOn", *few)
+    assert ended.ret == 1, ended.stdout.str()
+    ended.stdout.fnmatch_lines(["*src_key_padding_mask is taken, and changes nothing that the model gives*"])
+    assert ended.parseoutcomes()["failed"] == 1
+    ended = run("--conform", "models.py:NotHandedOn", *few)
+    assert ended.ret == 0, ended.stdout.str()
+    ended.stdout.fnmatch_lines(["*UserWarning: attention_mask is taken, and changes nothing that the model gives*"])

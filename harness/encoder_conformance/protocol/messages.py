@@ -157,6 +157,15 @@ class AskWayBack(_Message):
     op: Literal["way_back"] = "way_back"
 
 
+class AskMasksOfModel(_Message):
+    """Ask what the masks of the whole module that was named last hide at its outputs. Only `conform check` sends it.
+
+    The answer's `description` has the keys of `ModelMasks` (`encoder_conformance.protocol.model_masks`).
+    """
+
+    op: Literal["masks_of_model"] = "masks_of_model"
+
+
 class AskFilesRead(_Message):
     """Ask which files the module and its framework have read so far. Only `conform check` sends it.
 
@@ -281,12 +290,12 @@ class Stop(_Message):
 
 
 Request = (
-    Start | Build | FlawedBuild | Initialise | ReadCheckpoint | Export | Inspect | Examine | AskWayBack | AskFilesRead
-    | Vary | Call | Trace | LookAtRounding | ReadData | Run | Profile | Stop
+    Start | Build | FlawedBuild | Initialise | ReadCheckpoint | Export | Inspect | Examine | AskWayBack
+    | AskMasksOfModel | AskFilesRead | Vary | Call | Trace | LookAtRounding | ReadData | Run | Profile | Stop
 )  # fmt: skip
 
 
-Describing = Inspect | Examine | AskWayBack | AskFilesRead | Vary | LookAtRounding | ReadData
+Describing = Inspect | Examine | AskWayBack | AskMasksOfModel | AskFilesRead | Vary | LookAtRounding | ReadData
 """The requests that readers answer with a description."""
 
 
@@ -325,8 +334,8 @@ class Built(Answer):
 
 
 class Described(Answer):
-    """The answer to `inspect`, `examine`, `way_back`, `files_read`, `vary`, `rounding` or `data`. The subject's own
-    parameters, if they are recognised, and the arrays of data are in the frame.
+    """The answer to `inspect`, `examine`, `way_back`, `masks_of_model`, `files_read`, `vary`, `rounding` or `data`. The
+    subject's own parameters, if they are recognised, and the arrays of data are in the frame.
 
     `description` has the keys of `FileDescription` (`encoder_conformance.protocol.description`) or `ModuleDescription`
     (`encoder_conformance.protocol.module_description`).

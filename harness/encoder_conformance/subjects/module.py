@@ -10,7 +10,8 @@ import numpy as np
 from encoder_conformance.platform.errors import InputError
 from encoder_conformance.protocol.files_read import FilesReadAnswer
 from encoder_conformance.protocol.findings import Problem
-from encoder_conformance.protocol.messages import AskFilesRead, AskWayBack, Examine, Vary
+from encoder_conformance.protocol.messages import AskFilesRead, AskMasksOfModel, AskWayBack, Examine, Vary
+from encoder_conformance.protocol.model_masks import ModelMasks
 from encoder_conformance.protocol.module_description import ModuleDescription
 from encoder_conformance.protocol.way_back import WayBackAnswer, WayBackAnswers
 from encoder_conformance.spec.outcome import Outcome
@@ -111,6 +112,13 @@ class ModuleWorker:
             text = f"its way back could not be asked: {answer.message}"
             return (WayBackAnswer(name="transposed-gradient", outcome="not-asked", message=text),)
         return WayBackAnswers.model_validate_json(json.dumps(answer[0])).asked
+
+    def masks_of_model(self) -> ModelMasks:
+        """What the masks of the whole module hide at its outputs; none where nothing could be asked."""
+        answer = self.session.describe(AskMasksOfModel())
+        if isinstance(answer, Failure):
+            return ModelMasks(framework="", problem=answer.message)
+        return ModelMasks.model_validate_json(json.dumps(answer[0]))
 
     def files_read(self) -> FilesReadAnswer | None:
         """What the worker has read; None where it cannot answer."""

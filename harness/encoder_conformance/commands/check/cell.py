@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from html import escape
 
 from encoder_conformance.commands.check.results import CheckResult
-from encoder_conformance.commands.check.verdict import around, closing
+from encoder_conformance.commands.check.verdict import around, closing, of_model
 
 _COLOURS = {0: "#1a7f37", 1: "#cf222e", 2: "#9a6700"}
 """Exit status → the colour of a verdict."""
@@ -36,5 +36,10 @@ def _rows(result: CheckResult) -> Iterator[tuple[str, str, int | None]]:
     for refused in result.refused:
         yield "part", refused.at, None
         yield "verdict", f"It could not be judged: {refused.message}", 2
+    if wrong := of_model(result):
+        yield "verdict", wrong, 1
+    for each in result.of_whole:
+        if each.severity == "warning":
+            yield "warning", each.message, None
     if left := around(result):
         yield "not asked", left, None

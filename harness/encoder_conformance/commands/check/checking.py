@@ -17,6 +17,7 @@ from encoder_conformance.commands.check.chosen import (
 )
 from encoder_conformance.commands.check.covered import asked_in
 from encoder_conformance.commands.check.findings import findings_of, of_sizes, of_way_back
+from encoder_conformance.commands.check.of_model import model_findings
 from encoder_conformance.commands.check.results import CheckResult, PartResult, RefusedPart
 from encoder_conformance.commands.check.stated import CheckRequest
 from encoder_conformance.commands.check.unasked import not_asked
@@ -29,7 +30,7 @@ from encoder_conformance.oracle.golden.build import expectations
 from encoder_conformance.oracle.layer_differences import OF_MASKS, differences
 from encoder_conformance.oracle.published_layers import published_as
 from encoder_conformance.platform.progress import Progress
-from encoder_conformance.protocol.findings import Problem
+from encoder_conformance.protocol.findings import Finding, Problem
 from encoder_conformance.protocol.module_description import ModuleDescription
 from encoder_conformance.protocol.way_back import WayBackAnswer
 from encoder_conformance.spec.case import Case
@@ -80,11 +81,20 @@ class Checking:
         self._whole = ""
         with contextlib.closing(self.module):
             parts = [self.judged(part) for part in self.parts()]
+            of_whole = self.of_whole() if any(part.at and part.layer is not None for part in parts) else ()
             self.files_read = self.module.files_read()
         versions = dict(parts[0].described.versions)
         target, refused = self.request.target, tuple(self._refused)
         whole = self._whole if any(part.at for part in parts) else ""
-        return CheckResult(target=target, versions=versions, parts=tuple(parts), refused=refused, whole=whole)
+        return CheckResult(
+            target=target, versions=versions, parts=tuple(parts), refused=refused, whole=whole, of_whole=of_whole
+        )
+
+    def of_whole(self) -> tuple[Finding, ...]:
+        """What is found of a model around those parts that are judged; () where the user named one of them."""
+        if self.request.at is not None:
+            return ()
+        return tuple(model_findings(self.module.masks_of_model()))
 
     def parts(self) -> Iterator[ExaminedPart]:
         """The module that was named, as a layer or a stack; if it is neither, every layer that is found in it.

@@ -58,8 +58,10 @@ class CheckReport:
 
     @property
     def warnings(self) -> list[str]:
-        """The unusual choices of the module, over all parts."""
-        return [finding.message for part in self.result.parts for finding in part.warnings]
+        """The unusual choices of the module, over all parts, and what is unusual around them."""
+        around = (finding for finding in self.result.of_whole if finding.severity == "warning")
+        of_parts = (finding for part in self.result.parts for finding in part.warnings)
+        return [finding.message for finding in (*of_parts, *around)]
 
     @property
     def deviations(self) -> list[str]:

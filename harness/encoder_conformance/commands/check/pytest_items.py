@@ -119,6 +119,8 @@ class JudgedModule(pytest.Collector):
             for task in part.subject.tasks(self.checking.cases(part)):
                 name = f"{task.case.id}[{task.dtype}-{task.check}]"
                 yield CaseItem.from_parent(self, name=name, part=part, task=task)
+        if any(part.at and part.subject.layer is not None for part in self.parts):
+            yield ModelItem.from_parent(self, name="around-its-layers")
 
     def judge(self, part: ExaminedPart, task: Task) -> None:
         """Raises CheckFailed, the first time with the diagnosis of what was seen so far."""
@@ -162,18 +164,32 @@ class JudgedModule(pytest.Collector):
         return [diagnosis_text(each) for each in found if each.dtype == task.dtype]
 
 
-class _PartItem(pytest.Item):
+class _CheckItem(pytest.Item):
     parent: JudgedModule
-
-    def __init__(self, *, part: ExaminedPart, **keywords: Any) -> None:
-        super().__init__(**keywords)
-        self.part = part
 
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
         return str(excinfo.value) if excinfo.errisinstance(CheckFailed) else super().repr_failure(excinfo, style)
 
     def reportinfo(self) -> tuple[Path, None, str]:
         return self.config.rootpath, None, self.name
+
+
+class ModelItem(_CheckItem):
+    """What is found of a model around the layers that are judged."""
+
+    def runtest(self) -> None:
+        found = self.parent.checking.of_whole()
+        for each in found:
+            if each.severity == "warning":
+                warnings.warn(each.message, stacklevel=1)
+        if errors := [each.message for each in found if each.severity == "error"]:
+            raise CheckFailed("\n".join(errors))
+
+
+class _PartItem(_CheckItem):
+    def __init__(self, *, part: ExaminedPart, **keywords: Any) -> None:
+        super().__init__(**keywords)
+        self.part = part
 
 
 class StatedItem(_PartItem):

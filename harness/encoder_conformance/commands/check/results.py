@@ -142,8 +142,9 @@ class RefusedPart(Frozen):
 
 
 class CheckResult(Frozen):
-    """`whole`: why parts were judged in the place of the target, where nobody named one. `kept_since`: when it was
-    judged, if that was an earlier command and nothing that it rests on has changed."""
+    """`whole`: why parts were judged in the place of the target, where nobody named one; `of_whole`: what was found of
+    the target around them. `kept_since`: when it was judged, if that was an earlier command and nothing that it rests
+    on has changed."""
 
     format: Literal["encoder-conformance check"] = "encoder-conformance check"
     version: Literal[1] = 1
@@ -152,11 +153,14 @@ class CheckResult(Frozen):
     parts: tuple[PartResult, ...]
     refused: tuple[RefusedPart, ...] = ()
     whole: Plain = ""
+    of_whole: tuple[Finding, ...] = ()
     kept_since: str | None = None
 
     @property
     def status(self) -> int:
-        return worst([*(part.status for part in self.parts), *(2 for _ in self.refused)])
+        """1 where a part, or what is around the parts, is wrong, else 2 where a part was not judged."""
+        around = (1 for each in self.of_whole if each.severity == "error")
+        return worst([*(part.status for part in self.parts), *(2 for _ in self.refused), *around])
 
 
 def worst(statuses: Sequence[int]) -> int:

@@ -9,7 +9,7 @@ from rich.table import Table
 from encoder_conformance.commands.check.covered import sizes_text
 from encoder_conformance.commands.check.error_size import error_size
 from encoder_conformance.commands.check.results import CheckResult, PartResult, VariantResult
-from encoder_conformance.commands.check.verdict import around, choices, closing
+from encoder_conformance.commands.check.verdict import around, choices, closing, of_model
 from encoder_conformance.judging.records import Record
 from encoder_conformance.judging.tally import Tally
 from encoder_conformance.protocol.arguments import LAYOUTS, MEANINGS
@@ -46,6 +46,7 @@ def show_check(screen: Console, result: CheckResult, *, verbose: bool = False) -
         _row(screen, "module", in_short(each.at for each in refused))
         show_finding(screen, Finding(severity="error", kind=kind, message=message, hint=hint))
         show_line(screen, "It could not be judged: see above.", "bold red")
+    _show_of_whole(screen, result, verbose=verbose)
     if left := around(result):
         show_line(screen, "")
         show_line(screen, left)
@@ -53,6 +54,19 @@ def show_check(screen: Console, result: CheckResult, *, verbose: bool = False) -
         show_line(
             screen, f"Judged {result.kept_since}; nothing that this rests on has changed since. --rerun judges anew."
         )
+
+
+def _show_of_whole(screen: Console, result: CheckResult, *, verbose: bool) -> None:
+    """What was found of a model around its parts."""
+    if not result.of_whole:
+        return
+    show_line(screen, "")
+    _row(screen, "model", result.target)
+    for finding in result.of_whole:
+        advice = finding.hint if verbose or finding.severity != "note" else ""
+        show_finding(screen, finding.model_copy(update={"hint": advice}))
+    if wrong := of_model(result):
+        show_line(screen, wrong, "bold red")
 
 
 def _show_short(screen: Console, part: PartResult) -> None:

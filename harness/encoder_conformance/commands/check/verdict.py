@@ -84,12 +84,23 @@ def verdict(part: PartResult) -> str:
     return f"This is a correct {kind} layer ({rest}). It was not compared with a reference: pass --layer NAME."
 
 
+def of_model(result: CheckResult) -> str:
+    """The verdict on what is around the parts that were judged, where that is wrong; "" where it is not known to be."""
+    wrong = next((each for each in result.of_whole if each.severity == "error"), None)
+    return f"{result.target} is wrong around these parts: {wrong.message}." if wrong else ""
+
+
 def around(result: CheckResult) -> str:
     """What was not asked of a target of which parts were judged; "" where it was judged itself, or nothing was."""
     if not any(part.at and part.layer is not None for part in result.parts):
         return ""
     why = f" It was not judged itself: {result.whole}." if result.whole else ""
-    return f"Judged are these parts of {result.target}: what it does before, between and after them was not asked.{why}"
+    names = dict.fromkeys(str(each.about["argument"]) for each in result.of_whole if each.about)
+    warnings = [each for each in result.of_whole if each.severity == "warning"]
+    warned = f" ({len(warnings)} warning{'s' * (len(warnings) != 1)}: see above)" if warnings else ""
+    masks = f", but for what {listed([*names])} hides{warned}" if names else ""
+    what = f"what it does before, between and after them was not asked{masks}"
+    return f"Judged are these parts of {result.target}: {what}.{why}"
 
 
 def of_variant(variant: VariantResult) -> str:

@@ -16,9 +16,11 @@ from encoder_conformance.impls.bases.jax_layers.kept_programs import options_of_
 from encoder_conformance.platform.memory import give_freed_memory_back
 from encoder_conformance.protocol.findings import Problem, noted
 from encoder_conformance.protocol.frames import Sendable
+from encoder_conformance.protocol.model_masks import ModelMasks
 from encoder_conformance.protocol.variants import VARIANTS
 from encoder_conformance.protocol.way_back import WayBackAnswers
 from encoder_conformance.readers.module_target.alike import MOST_AS_ONE, ExaminedBefore
+from encoder_conformance.readers.module_target.argument_lines import line_of_argument
 from encoder_conformance.readers.module_target.argument_names import stated_by
 from encoder_conformance.readers.module_target.describing import described
 from encoder_conformance.readers.module_target.driving import ModuleAdapter
@@ -31,7 +33,9 @@ from encoder_conformance.readers.module_target.given_as import GivenAs
 from encoder_conformance.readers.module_target.live import LiveModule
 from encoder_conformance.readers.module_target.loading import Loaded, as_options, load_target, narrower, work_in
 from encoder_conformance.readers.module_target.mapping import ElementMap
+from encoder_conformance.readers.module_target.masks_of_model import masks_of_model
 from encoder_conformance.readers.module_target.parts import PartsOfModule, at
+from encoder_conformance.readers.module_target.probing import widths_of
 from encoder_conformance.readers.module_target.time_limits import TookTooLong, too_long, within
 from encoder_conformance.readers.module_target.told import told_by
 from encoder_conformance.readers.module_target.way_back import way_back
@@ -79,6 +83,8 @@ class ModuleTarget(ModuleAdapter):
                 raise RuntimeError("nothing was examined")
             answers = WayBackAnswers(asked=way_back(self.examination))
             return {"description": answers.model_dump(mode="json")}, {}
+        if message["op"] == "masks_of_model":
+            return {"description": self.masks_of_model().model_dump(mode="json")}, {}
         if message["op"] == "files_read":
             return {"description": self.read_files.answer().model_dump(mode="json")}, {}
         if message["op"] == "vary":
@@ -140,6 +146,20 @@ class ModuleTarget(ModuleAdapter):
         if message["like"] and sum(map(prod, found.module.shapes.values())) > _MANY:  # more of a large model is to come
             give_freed_memory_back()
         return description.model_dump(mode="json"), {**found.own_values, PROGRAM: program}
+
+    def masks_of_model(self) -> ModelMasks:
+        """Those of the whole module that was named last."""
+        if self.opened is None:
+            raise RuntimeError("nothing was named")
+        framework, module, _ = self.opened[1]
+        with framework.undisturbed():
+            try:
+                found = masks_of_model(framework.whole(module), lambda: widths_of(framework.live(module)))
+            except BadTarget as error:
+                return ModelMasks(framework=framework.name, problem=error.problem)
+        lines = ((mask, line_of_argument(module, mask.argument)) for mask in found)
+        masks = tuple(mask.model_copy(update={"where": line}) for mask, line in lines)
+        return ModelMasks(framework=framework.name, masks=masks)
 
     def is_layer_itself(self, framework: ModuleFramework, path: str | None) -> bool:
         """Whether what was examined last is the part at this path, which is one layer, though none that is known: its

@@ -71,11 +71,12 @@ class GivenAs:
 
 def meaning_of(name: str) -> str:
     """What the words of a name say that it is; "" where they say nothing."""
-    words = _words(name)
+    words = words_of(name)
     return next((meaning for meaning, known in _MEANINGS if words & {*known}), "")
 
 
-def _words(name: str) -> set[str]:
+def words_of(name: str) -> set[str]:
+    """The words of a name, in small letters."""
     return set(re.findall(r"[a-z]+", re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower()))
 
 
@@ -136,7 +137,7 @@ def _by_meaning(inputs: Mapping[str, Array], arguments: Sequence[Argument]) -> d
 def _alike(name: str, others: Sequence[str]) -> str:
     """The one of others that means what this name does, and has the most words of it; "" where that is not one."""
     due = meaning_of(name)
-    shared = {each: len(_words(name) & _words(each)) for each in others if due and meaning_of(each) == due}
+    shared = {each: len(words_of(name) & words_of(each)) for each in others if due and meaning_of(each) == due}
     best = [each for each, count in shared.items() if count == max(shared.values())]
     return best[0] if len(best) == 1 else ""
 

@@ -1,13 +1,11 @@
 """Flax Linen: nn.Module, by itself, bound to its variables, or in a pair with them."""
 
-import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from functools import partial
 from inspect import ismethod
-from itertools import chain, islice
-from typing import Any, NamedTuple
+from typing import Any
 
 import flax.linen as nn
 import jax
@@ -15,55 +13,33 @@ import jax.numpy as jnp
 import numpy as np
 from flax.errors import ModifyScopeVariableError
 
-from encoder_conformance.readers.module_target.argument_names import WIDTH, feed_forward_last
-from encoder_conformance.readers.module_target.arranging import Arrangement
-from encoder_conformance.readers.module_target.bundles import ReadOf, unpacked
 from encoder_conformance.readers.module_target.calling import (
     in_training,
     is_of_evaluation,
-    refuse_uncalled,
-    signature_of,
 )
-from encoder_conformance.readers.module_target.errors import MEND, BadTarget, last_frames, names_nothing, places_of
 from encoder_conformance.readers.module_target.frameworks.jax_framework import JaxFramework, pair_of
 from encoder_conformance.readers.module_target.frameworks.jax_tree import (
-    ARRAYS,
     SEED,
     Called,
     Functional,
     JaxModule,
     Keep,
 )
-from encoder_conformance.readers.module_target.furthest import Reached
-from encoder_conformance.readers.module_target.lengths import LENGTHS, lengths_said
-from encoder_conformance.readers.module_target.live import USUAL_WIDTHS, LiveModule, Signature
+from encoder_conformance.readers.module_target.frameworks.linen_made import (
+    call_of,
+    initialised,
+    modules_in,
+    variables_of_ids,
+    widths_of_x,
+)
+from encoder_conformance.readers.module_target.live import LiveModule
 from encoder_conformance.readers.module_target.parts import Tree
-from encoder_conformance.readers.module_target.probing import AS_MUCH, to_be_said
-from encoder_conformance.readers.module_target.returned import OtherShape
 from encoder_conformance.readers.module_target.supplies import ToldOf
 from encoder_conformance.readers.module_target.told import with_told
-from encoder_conformance.readers.module_target.ways_to_call import ways_to_call
-from encoder_conformance.readers.onnx_file.interface.probe_runs import BATCH, SEQUENCE
+from encoder_conformance.readers.module_target.whole import WholeModule
 
 _HOLDING = (nn.LayerNorm, nn.RMSNorm, nn.GroupNorm, nn.Dense, nn.DenseGeneral)
 """Linen's own modules that hold parameters by what they were given in a layer."""
-_MOST_WAYS = 60
-"""Ways to call a module that are tried to make its variables."""
-_MOST_LONG = 2
-"""Those that are tried at each other length."""
-_OF_SEQUENCE = re.compile(rf"\b{SEQUENCE}\b")
-"""What stands in a problem that is about the number of positions."""
-_OTHERWISE_MADE = "name a pair of the module and its variables, or a function that makes one"
-
-
-class _Problem(NamedTuple):
-    """What a call raised, and how far it came."""
-
-    reached: Reached
-    said: str
-    names_nothing: bool = False
-    gives_another: bool = False
-    """Whether it came to its end, and gave another shape than that of x."""
 
 
 class _Part(tuple[nn.Module, Mapping[str, Any]]):
@@ -104,8 +80,8 @@ def _told(keep: Keep) -> AbstractContextManager[Any]:
 def _called(module: Any) -> Mapping[tuple[str, ...], _Part]:
     """Its submodules by their paths, in the order in which they are called. Empty if it takes neither x nor ids."""
     unbound, variables = _split(module)
-    signature = _call_of(unbound)
-    for shape in (*((3, 5, width) for width in _widths(unbound)), (3, 5)):
+    signature = call_of(unbound)
+    for shape in (*((3, 5, width) for width in widths_of_x(unbound)), (3, 5)):
         x = jnp.zeros(shape, jnp.float32 if len(shape) == 3 else jnp.int32)
         found: dict[tuple[str, ...], nn.Module] = {}
 
@@ -152,17 +128,23 @@ class _Linen(JaxFramework):
         unbound, variables = _split(module)
         if variables is not None:
             return module
-        signature = _call_of(unbound)
-        return unbound, _initialised(unbound, with_told(signature, told(signature.x)))
+        signature = call_of(unbound)
+        return unbound, initialised(unbound, with_told(signature, told(signature.x)))
 
     def call_of(self, module: Any) -> tuple[Callable[..., Any], int]:
         return _split(module)[0].__call__, 0
 
+    def whole(self, module: Any) -> WholeModule:
+        """Of a model whose variables are not made yet, and which takes ids, with those that it makes of them."""
+        unbound, variables = _split(module)
+        of_ids = variables_of_ids(unbound, call_of(unbound)) if variables is None else None
+        return super().whole(module if of_ids is None else (unbound, of_ids))
+
     def live(self, module: Any) -> LiveModule:
         unbound, variables = _split(module)
-        kind, signature = type(unbound), _call_of(unbound)
+        kind, signature = type(unbound), call_of(unbound)
         if variables is None:
-            variables = _initialised(unbound, signature)
+            variables = initialised(unbound, signature)
         rest = {name: tree for name, tree in variables.items() if name not in ("params", "intermediates")}
 
         def bind(tree: Any, keep: Keep | None) -> Called:
@@ -189,7 +171,7 @@ class _Linen(JaxFramework):
 
             return call(called), after
 
-        name, parts = f"{kind.__module__}.{kind.__qualname__}", tuple(_modules(unbound))
+        name, parts = f"{kind.__module__}.{kind.__qualname__}", tuple(modules_in(unbound))
         idle = tuple(_idle_parts(unbound.bind(variables)))
         training = _training(unbound, rest)
         found = Functional(bind, variables["params"], signature, name, parts, idle_parts=idle, training=training)
@@ -242,133 +224,6 @@ def _split(module: Any) -> tuple[nn.Module, Mapping[str, Any] | None]:
         unbound, variables = module.unbind()
         return unbound, variables
     return module, None
-
-
-def _call_of(module: nn.Module) -> Signature:
-    refuse_uncalled(module)
-    return signature_of(module.__call__, f"{type(module).__name__}.__call__")
-
-
-def _initialised(module: nn.Module, signature: Signature) -> Mapping[str, Any]:
-    """Its variables, for the first width that it takes and gives, called in the first way that it takes: with its
-    masks, too, where it does not do without. x has another number of positions where what it raises for 5 is about
-    them. Raises BadTarget, with what is raised where it comes furthest."""
-    problems: list[_Problem] = []
-    lengths = dict.fromkeys((*lengths_said(_modules(module)), *LENGTHS))
-    for length, most in ((SEQUENCE, _MOST_WAYS), *((each, _MOST_LONG) for each in lengths)):
-        if length != SEQUENCE and not any(_OF_SEQUENCE.search(each.said) for each in problems):
-            break
-        if (variables := _variables_of(module, signature, length, most, problems)) is not None:
-            return variables
-        bundled = _bundled(module, signature) if length == SEQUENCE else None
-        if bundled and (variables := _variables_of(module, bundled, length, most, problems)) is not None:
-            return variables
-    best = problems[0] if problems else _Problem(Reached(), "it has none")
-    for each in problems:
-        best = each if each.reached.is_beyond(best.reached) else best
-    hint = AS_MUCH if best.gives_another else to_be_said(signature, _OTHERWISE_MADE)
-    hint = MEND if best.names_nothing else hint
-    raise BadTarget(f"it cannot be initialised with x [3, 5, d_model]: {best.said}", hint)
-
-
-def _variables_of(
-    module: nn.Module, signature: Signature, length: int, most: int, problems: list[_Problem]
-) -> Mapping[str, Any] | None:
-    """Its variables for an x of this length; None where it takes none in `most` ways. `problems` are told what it
-    raises."""
-    for way, width in _ways_and_widths(module, signature, most):
-        x = jnp.zeros((3, length, width), jnp.float32)
-        made = partial(_made, module, replace(signature, arrangement=way))
-        try:
-            jax.eval_shape(made, x)
-        except jax.errors.JAXTypeError:  # where numbers decide, which are not known
-            pass
-        except Exception as error:  # whatever a module does with what is not its own
-            problems.append(_problem_of(error))
-            continue
-        try:
-            variables = made(x)
-        except Exception as error:
-            problems.append(_problem_of(error))
-            continue
-        if variables.get("params"):
-            return variables
-    return None
-
-
-def _bundled(module: nn.Module, signature: Signature) -> Signature | None:
-    """How it is called where it takes x out of a mapping or a tuple; None where it is none such."""
-    for width in _widths(module):
-        asked = ReadOf(jnp.zeros((BATCH, SEQUENCE, width), jnp.float32), attributes=False)
-        try:
-            module.init(jax.random.key(0), asked)
-        except Exception as error:  # whatever a module does with a mapping of nothing
-            if found := unpacked(str(error), signature.arrangement):
-                return replace(signature, arrangement=found)
-        if found := asked.keys_for(signature.arrangement):
-            return replace(signature, arrangement=found)
-    return None
-
-
-def _ways_and_widths(module: nn.Module, signature: Signature, most: int) -> list[tuple[Arrangement, int]]:
-    """The likeliest first. What stands beside x has its width most often, and a map takes what has any other, of which
-    its variables are then made."""
-    widths = list(_widths(module))
-    ways = (islice(ways_to_call(signature, widths, missed, keys=True), most) for missed in ((), signature.masks))
-
-    def is_of_another(way: Arrangement, width: int) -> bool:
-        return any(each.kind == "condition" and each.number != width for each in way.beside.values())
-
-    every = [(way, width) for way in chain.from_iterable(ways) for width in widths]
-    return sorted(every, key=lambda each: is_of_another(*each))
-
-
-def _problem_of(error: Exception) -> _Problem:
-    if isinstance(error, OtherShape):
-        return _Problem(Reached(), str(error), gives_another=True)
-    return _Problem(Reached(places_of(error)), last_frames(error), names_nothing(error, nn.Module))
-
-
-def _made(module: nn.Module, signature: Signature, x: jax.Array) -> Mapping[str, Any]:
-    """The variables of a module that gives something of the shape of x."""
-    variables: dict[str, Any] = {}
-
-    def called(*given: Any, **named: Any) -> Any:
-        answer, made = module.init_with_output(jax.random.key(0), *given, **named)
-        variables.update(made)
-        return answer
-
-    signature.called(called, x, {}, ARRAYS)
-    return variables
-
-
-def _widths(module: nn.Module) -> Iterable[int]:
-    """Widths of x: what its configuration calls so, then the numbers among its fields and those of its parts, the
-    largest first, and d_ff last."""
-    held = [each for part in _modules(module) for each in vars(part).items()]
-    fields = [each for each in held if _is_size(each[1])]
-    said = [size for _, value in held for name, size in _kept_in(value) if WIDTH.fullmatch(name) and _is_size(size)]
-    return feed_forward_last(fields, [*said, *sorted((size for _, size in fields), reverse=True)], USUAL_WIDTHS)
-
-
-def _is_size(value: object) -> bool:
-    return type(value) is int and value > 1
-
-
-def _kept_in(value: object) -> Iterable[tuple[str, Any]]:
-    """What a field that is a configuration has by name, as a mapping or an object of plain attributes."""
-    if isinstance(value, Mapping):
-        return [(str(name), each) for name, each in value.items()]
-    plain = hasattr(value, "__dict__") and not (isinstance(value, (type, nn.Module)) or callable(value))
-    return vars(value).items() if plain else ()
-
-
-def _modules(module: nn.Module) -> Iterator[nn.Module]:
-    yield module
-    for name in module.__dataclass_fields__:
-        value = getattr(module, name, None)
-        if name != "parent" and isinstance(value, nn.Module):
-            yield from _modules(value)
 
 
 def _idle_parts(bound: nn.Module) -> Iterator[str]:

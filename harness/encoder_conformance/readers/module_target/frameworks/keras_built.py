@@ -72,7 +72,7 @@ def build(layer: Any, told: ToldOf = no_words) -> Arrangement:
     """
     signature = call_of(layer)
     bundled = _bundled(layer, signature) or signature.arrangement
-    if layer.built and layer.weights:
+    if (layer.built and layer.weights) or _is_built_by_ids(layer, signature):
         return bundled
     widths = feed_forward_last(_fields_of(layer), _likely(layer), USUAL_WIDTHS)
     signature = with_told(replace(signature, arrangement=bundled), told(signature.x))
@@ -92,6 +92,22 @@ def build(layer: Any, told: ToldOf = no_words) -> Arrangement:
     hint = to_be_said(signature, "name a function that builds it", *missed)
     hint = MEND_WHATEVER if failed and _is_whatever_it_is_given(layer, signature, failed) else hint
     raise BadTarget(refused, MEND if isinstance(furthest, _NamesNothing) else hint)
+
+
+def _is_built_by_ids(layer: Any, signature: Signature) -> bool:
+    """Whether a model that has a table of embeddings makes its weights of ids: a table takes numbers for integers, and
+    what comes after it is of another shape then, which some models take."""
+    if not any(isinstance(part, keras.layers.Embedding) for part in layer._flatten_layers()):
+        return False
+    tried, ids = _another(layer), keras.ops.ones((BATCH, SEQUENCE), "int32")
+    if tried is layer:
+        return False
+    try:
+        for each in (tried, layer):
+            each(ids, **signature.fixed)
+    except Exception:  # whatever a layer does with ids in the place of x
+        return False
+    return bool(layer.built and layer.weights)
 
 
 def _is_whatever_it_is_given(layer: Any, signature: Signature, failed: Sequence[_Failed]) -> bool:
