@@ -38,9 +38,9 @@ class OfIds(nn.Module):
     @nn.compact
     def __call__(self, ids: jax.Array, mask: jax.Array | None = None) -> jax.Array:
         x = nn.Embed(40, D, name="words")(ids) + nn.Embed(16, D, name="places")(jnp.arange(ids.shape[1]))
-        seen = None if mask is None or not self.hands_on else mask[:, None, None, :] > 0
+        hidden = None if mask is None or not self.hands_on else mask == 0
         for number in range(2):
-            x = HandsItsMaskOn(name=f"layer{number}")(x, seen)
+            x = HandsItsMaskOn(name=f"layer{number}")(x, hidden)
         return x
 
 

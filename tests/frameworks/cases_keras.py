@@ -376,7 +376,7 @@ class OfIds(keras.Model):
     def __init__(self) -> None:
         super().__init__()
         self.words, self.places = keras.layers.Embedding(40, 64), keras.layers.Embedding(32, 64)
-        self.several = [bare.Post(64) for _ in range(2)]
+        self.several = [bare.Block(64) for _ in range(2)]
 
     def call(self, ids: Any, mask: Any = None) -> Any:
         x = self.words(ids) + self.places(ops.arange(ops.shape(ids)[1]))

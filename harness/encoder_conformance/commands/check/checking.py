@@ -94,7 +94,7 @@ class Checking:
         """What is found of a model around those parts that are judged; () where the user named one of them."""
         if self.request.at is not None:
             return ()
-        return tuple(model_findings(self.module.masks_of_model()))
+        return tuple(model_findings(self.module.masks_of_model(), stated=self.request.layer is not None))
 
     def parts(self) -> Iterator[ExaminedPart]:
         """The module that was named, as a layer or a stack; if it is neither, every layer that is found in it.

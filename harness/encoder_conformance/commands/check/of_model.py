@@ -12,51 +12,51 @@ _HINT = "does the model hand it on to every one of its layers, as they take it?"
 _MIXED = f"{_HINT} Is there a convolution, a mean, or whatever else mixes positions?"
 
 
-def model_findings(asked: ModelMasks) -> Iterator[Finding]:
-    """An error where a mask that can be nothing but one of padding hides nothing; a warning where any other does, or is
-    called by what it does not mean; and a note of what was found to be right, or could not be asked."""
+def model_findings(asked: ModelMasks, *, stated: bool) -> Iterator[Finding]:
+    """An error where a mask that can be nothing but one of padding, or any of a model whose layers are `stated`, hides
+    nothing; a warning where another does, or is called by what it does not mean; and a note of what was found to be
+    right, or could not be asked."""
     if asked.problem:
         message = f"what its masks hide at the model's outputs was not asked: {asked.problem}"
         yield Finding(severity="note", kind="mask-of-model", message=message)
     for mask in asked.masks:
-        yield _of(mask)
+        found = _of(mask, "error" if stated or is_of_padding(mask.argument) else "warning")
         usual = conventional_meaning(mask.argument, asked.framework)
+        yield found
         if usual and mask.meaning and mask.meaning not in (usual, "additive"):
             means = f"{MEANINGS[mask.meaning]} in the model, and {MEANINGS[usual]} in most of what is written for"
             message = f"{mask.argument}: {means} {asked.framework}{said_at(mask.where)}"
-            yield _finding(mask, "warning", "mask-name-reversed", message, usual=usual)
+            yield _finding("warning", "mask-name-reversed", message, of=mask)
 
 
-def _of(mask: ModelMask) -> Finding:
+def _of(mask: ModelMask, severity: Severity) -> Finding:
+    """`severity`: of a mask that does not hide what it flags."""
     name, at = mask.argument, said_at(mask.where)
-    severity: Severity = "error" if is_of_padding(name) else "warning"
     match mask.effect:
         case "hides":
             assert mask.meaning is not None
             said = f"({MEANINGS[mask.meaning]}) hides what it flags at the model's outputs, too ({mask.form})"
-            return _finding(mask, "note", "mask-of-model", f"{name} {said}")
+            return _finding("note", "mask-of-model", f"{name} {said}", of=mask)
         case "attended":
             message = f"{name}: an item gives other outputs than without the last positions, which it flags"
             hint = "what they hold changes nothing: is it set to zero, and attended to as such?"
-            return _finding(mask, severity, "mask-not-of-scores", f"{message} ({mask.form}){at}", hint)
+            return _finding(severity, "mask-not-of-scores", f"{message} ({mask.form}){at}", hint, of=mask)
         case "pooled":
             message = f"{name} hides what it flags from all other positions, and not from {mask.output}"
             hint = "is that a mean over all positions, or the last, or of a decoder that is not given the mask?"
-            return _finding(mask, "warning", "mask-not-of-pooling", f"{message} ({mask.form}){at}", hint)
+            return _finding("warning", "mask-not-of-pooling", f"{message} ({mask.form}){at}", hint, of=mask)
         case "idle":
             message = f"{name} is taken, and changes nothing that the model gives ({mask.form}){at}"
-            return _finding(mask, severity, "mask-hides-nothing", message, _HINT)
+            return _finding(severity, "mask-hides-nothing", message, _HINT, of=mask)
         case "elsewhere":
             reached = f"changes {mask.output}, which is of a whole item" if mask.output else "reaches other positions"
             message = f"{name} changes what the model gives, and what it flags still {reached}"
-            return _finding(mask, severity, "mask-not-of-scores", f"{message} ({mask.form}){at}", _MIXED)
+            return _finding(severity, "mask-not-of-scores", f"{message} ({mask.form}){at}", _MIXED, of=mask)
         case "refused":
             message = f"{name} is taken in no form that was tried: what it hides at the model's outputs was not asked"
-            return _finding(mask, "note", "mask-of-model", message)
+            return _finding("note", "mask-of-model", message, of=mask)
 
 
-def _finding(
-    mask: ModelMask, severity: Severity, kind: FindingKind, message: str, hint: str = "", **more: object
-) -> Finding:
-    about = {"argument": mask.argument, "effect": mask.effect, "form": mask.form, **more, **source_of(mask.where)}
+def _finding(severity: Severity, kind: FindingKind, message: str, hint: str = "", *, of: ModelMask) -> Finding:
+    about = {"argument": of.argument, "effect": of.effect, "form": of.form, **source_of(of.where)}
     return Finding(severity=severity, kind=kind, message=message, hint=hint, about=about)

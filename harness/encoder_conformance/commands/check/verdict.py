@@ -95,7 +95,8 @@ def around(result: CheckResult) -> str:
     if not any(part.at and part.layer is not None for part in result.parts):
         return ""
     why = f" It was not judged itself: {result.whole}." if result.whole else ""
-    names = dict.fromkeys(str(each.about["argument"]) for each in result.of_whole if each.about)
+    asked = (each.about for each in result.of_whole if each.about.get("effect", "refused") != "refused")
+    names = dict.fromkeys(str(about["argument"]) for about in asked)
     warnings = [each for each in result.of_whole if each.severity == "warning"]
     warned = f" ({len(warnings)} warning{'s' * (len(warnings) != 1)}: see above)" if warnings else ""
     masks = f", but for what {listed([*names])} hides{warned}" if names else ""

@@ -121,7 +121,7 @@ def _ids(
 ) -> Array:
     """[3, length], integers."""
     at = np.add.outer(np.arange(_B), np.arange(length)) % 2
-    ids = np.asarray(usual)[at]
+    ids: Array = np.asarray(usual)[at]
     if flagged is not None:
         ids[:, flagged] = np.asarray(low)[(at[:, flagged] + other) % 2]
     return ids
