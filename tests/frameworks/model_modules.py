@@ -87,6 +87,24 @@ class PooledAlone(Pooled):
         return super().forward(ids, attention_mask)[1]
 
 
+class PooledWithoutPlaces(PooledAlone):
+    """The order of what it flags changes nothing; and it needs its mask, which hides all where it is one."""
+
+    def embedded(self, ids: Tensor) -> Tensor:
+        return self.words(ids)
+
+    def forward(self, ids: Tensor, src_key_padding_mask: Tensor) -> Tensor:
+        return super().forward(ids, ~src_key_padding_mask)
+
+
+class ZeroedAndPooled(Right):
+    """The mean is over as many as there are, with padding or without."""
+
+    def forward(self, ids: Tensor, attention_mask: Tensor | None = None) -> Tensor:
+        states = super().forward(ids, attention_mask)
+        return (states if attention_mask is None else states * attention_mask[..., None]).mean(1)
+
+
 class PooledRight(Right):
     def forward(self, ids: Tensor, attention_mask: Tensor | None = None) -> dict[str, Tensor]:
         states = super().forward(ids, attention_mask)

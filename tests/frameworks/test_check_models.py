@@ -42,7 +42,9 @@ def masks_of(name: str) -> tuple[ModelMask, ...]:
         ("PaddingNotHandedOn", "idle", None),
         ("ToTheFirst", "elsewhere", None),
         ("PooledAlone", "elsewhere", None),
+        ("PooledWithoutPlaces", "elsewhere", None),
         ("Zeroed", "attended", "attend"),
+        ("ZeroedAndPooled", "attended", "attend"),
         ("Pooled", "pooled", "attend"),
     ],
 )
@@ -52,7 +54,8 @@ def test_what_a_model_does_with_its_mask_is_told(name: str, effect: str, meaning
 
 
 def test_an_output_of_whole_items_is_named() -> None:
-    assert [masks_of(name)[0].output for name in ("Pooled", "PooledAlone", "ToTheFirst")] == ["1", "output", ""]
+    names = "Pooled", "PooledAlone", "ZeroedAndPooled", "Zeroed", "ToTheFirst"
+    assert [masks_of(name)[0].output for name in names] == ["1", "output", "output", "", ""]
 
 
 def test_a_model_without_a_mask_is_not_called() -> None:

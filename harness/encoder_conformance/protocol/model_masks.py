@@ -14,11 +14,12 @@ class ModelMask(Frozen):
 
     `effect`: it `hides` what stands there from all others, and an item gives what it gives without these positions; or
     the item does not, so that something of them is still `attended` to; or it hides them from every other position, and
-    not from `output`, which is of a whole item (`pooled`); or it is `idle`: no output is another; or it changes an
+    not from `output` (`pooled`); or it is `idle`: no output is another; or it changes an
     output `elsewhere`, and what stands there still reaches it; or it is `refused` in every form that was tried.
 
-    `form`: the one that tells, as text, and `meaning`: that of its numbers, where it hides. `where`: the line of source
-    that reads it; "" where that is not known.
+    `output`: one of whole items, which alone shows that; "" where rows of other positions do. `form`: the one that
+    tells, as text, and `meaning`: that of its numbers, where it hides. `where`: the line of source that reads it; ""
+    where that is not known.
     """
 
     argument: str

@@ -38,9 +38,13 @@ def _of(mask: ModelMask, severity: Severity) -> Finding:
             said = f"({MEANINGS[mask.meaning]}) hides what it flags at the model's outputs, too ({mask.form})"
             return _finding("note", "mask-of-model", f"{name} {said}", of=mask)
         case "attended":
-            message = f"{name}: an item gives other outputs than without the last positions, which it flags"
+            what = f"{mask.output} of an item is another" if mask.output else "an item gives other outputs"
+            message = f"{name}: {what} than without the last positions, which it flags ({mask.form}){at}"
+            if mask.output:
+                hint = "what they hold changes nothing: is it set to zero, and the mean taken over all?"
+                return _finding("warning", "mask-not-of-pooling", message, hint, of=mask)
             hint = "what they hold changes nothing: is it set to zero, and attended to as such?"
-            return _finding(severity, "mask-not-of-scores", f"{message} ({mask.form}){at}", hint, of=mask)
+            return _finding(severity, "mask-not-of-scores", message, hint, of=mask)
         case "pooled":
             message = f"{name} hides what it flags from all other positions, and not from {mask.output}"
             hint = "is that a mean over all positions, or the last, or of a decoder that is not given the mask?"

@@ -8,7 +8,7 @@ from itertools import product
 import numpy as np
 
 from encoder_conformance.protocol.arguments import MaskForm
-from encoder_conformance.protocol.model_masks import ModelMask
+from encoder_conformance.protocol.model_masks import ModelMask, ModelMaskEffect
 from encoder_conformance.readers.module_target.calling import is_called_mask, may_have_any_name
 from encoder_conformance.readers.module_target.differing import differ
 from encoder_conformance.readers.module_target.errors import BadTarget
@@ -34,7 +34,7 @@ _OF_NO_ATTENTION = (
 )
 """Words in the names of masks that hide nothing from attention to the first sequence."""
 _IDS = (((5, 6), (3, 4)), ((2, 2), (0, 1)))
-"""Usual ids, and those of flagged positions, which are less: some models look for the largest. The last are of a model
+"""Usual ids, and two of flagged positions, which are less: some models look for the largest. The last are of a model
 that knows few."""
 
 _SAYING_NOTHING = {"attention", "attn", "mask", "masks", "padding", "pad", "key", "token", "tokens", "self"}
@@ -92,7 +92,8 @@ def _opened(whole: WholeModule, masks: Sequence[str], widths: Callable[[], Itera
                 one, two = model.answers({}), model.answers({})
             except Exception:  # whatever a model does with what is not its own
                 continue
-            if one and not any(differ(one[name], two[name]) for name in one):
+            finite = any(np.isfinite(value).any() for value in one.values())
+            if finite and not any(differ(one[name], two[name]) for name in one):
                 return model
     return None
 
@@ -123,7 +124,7 @@ def _ids(
     at = np.add.outer(np.arange(_B), np.arange(length)) % 2
     ids: Array = np.asarray(usual)[at]
     if flagged is not None:
-        ids[:, flagged] = np.asarray(low)[(at[:, flagged] + other) % 2]
+        ids[:, flagged] = low[int(other)]  # not the same ones in another order, which a mean would not see
     return ids
 
 
@@ -141,13 +142,13 @@ def _needed(needed: Sequence[Argument], masks: Sequence[str]) -> Iterator[dict[s
     others say."""
     beside = {each.name: _of_name(each.name) for each in needed if each.name not in masks}
     required = [each.name for each in needed if each.name in masks]
-    for axes, dtype in _FORMS if required else _FORMS[:1]:
-        yield beside | {name: partial(_open, axes, dtype) for name in required}
+    for (axes, dtype), number in product(_FORMS, (1, 0)) if required else [(_FORMS[0], 1)]:
+        yield beside | {name: partial(_open, axes, dtype, number) for name in required}
 
 
-def _open(axes: str, dtype: str, length: int) -> Array:
-    """A mask of ones, which hides nothing where one attends."""
-    return np.ones(_shape(axes, length), dtype)
+def _open(axes: str, dtype: str, number: int, length: int) -> Array:
+    """A mask of ones, which hides nothing where one attends, or of zeros."""
+    return np.full(_shape(axes, length), number, dtype)
 
 
 def _of_name(name: str) -> Callable[[int], Array]:
@@ -243,22 +244,26 @@ def _in_form(model: _Model, name: str, form: tuple[str, str], polarity: Polarity
             return None
         if pooled:
             return ModelMask(argument=name, effect="pooled", output=pooled[0], meaning=polarity.meaning)
-        alone = end is not _ENDS[0] or _as_alone(model, shut, mask, reached)
-        return ModelMask(argument=name, effect="hides" if alone else "attended", meaning=polarity.meaning)
+        others = _unlike_alone(model, shut, mask, reached) if end is _ENDS[0] else []
+        of_items = "" if any(_is_by_position(shut[key]) for key in others) else next(iter(others), "")
+        effect: ModelMaskEffect = "attended" if others else "hides"
+        return ModelMask(argument=name, effect=effect, meaning=polarity.meaning, output=of_items)
     return None
 
 
-def _as_alone(
+def _unlike_alone(
     model: _Model, shut: Mapping[str, Array], mask: Callable[[int, slice | None], dict[str, Array]], keys: Sequence[str]
-) -> bool:
-    """Whether items give what they do without the last positions, which the mask flags; or are refused so."""
+) -> list[str]:
+    """The outputs that are others than without the last positions, which the mask flags; none where items are refused
+    without."""
     length = _S - _FLAGGED
     try:
         shorter = model.answers(mask(length, None), length)
     except Exception:  # as of a model of one length
-        return True
+        return []
     left = {key: _left(shut[key], _ENDS[0]) for key in keys if key in shorter}
-    return all(left[key].shape != shorter[key].shape or _are_near(left[key], shorter[key]) for key in left)
+    alike = (key for key in left if left[key].shape == shorter[key].shape)
+    return [key for key in alike if not _are_near(left[key], shorter[key])]
 
 
 def _are_near(one: Array, other: Array) -> bool:
