@@ -59,6 +59,18 @@ def test_right_dropout_passes(name: str, dtype: str) -> None:
     assert (answer.outcome, answer.message) == ("pass", "")
 
 
+def test_where_it_drops_is_told_with_its_rate() -> None:
+    drops = dropout_of(nn.TransformerEncoderLayer(16, 2, 24, dropout=0.2, batch_first=True)).drops
+    assert drops is not None
+    assert [(each.part, each.rate) for each in drops] == [
+        ("self_attn", 0.2), ("dropout1", 0.2), ("dropout", 0.2), ("dropout2", 0.2)
+    ]  # fmt: skip
+    inline = dropout_of(MADE["RIGHT"]["inline"]()).drops
+    assert inline
+    assert {each.where.partition(":")[0] for each in inline} == {FILE.name}
+    assert dropout_of(nn.TransformerEncoderLayer(16, 2, 24, dropout=0.0, batch_first=True)).drops == ()
+
+
 def test_a_submodule_that_is_never_called_is_a_warning() -> None:
     answer = dropout_of(MADE["InModules"](nn.Dropout(0.1), unused=True))
     assert (answer.outcome, answer.message) == ("unusual", "in training second (p = 0.3) is never called")
@@ -137,8 +149,9 @@ def test_the_verdict_of_a_compiled_module_says_it(conform: Callable, tmp_path: P
 
 @pytest.mark.release
 def test_a_right_compiled_module_is_asked_what_it_drops(conform: Callable, tmp_path: Path) -> None:
-    ended = conform("check", f"{FILE}:compiled_right", "--dtype", "float32", "--out", tmp_path)
+    ended = conform("check", f"{FILE}:compiled_right", "--dtype", "float32", "-v", "--out", tmp_path)
     assert ended.status == 0
+    assert "drops      0.1 (training_modules.py:" in ended.stdout
     assert "without what it drops in training" not in ended.stdout
 
 

@@ -11,9 +11,19 @@ WayBackQuestion = Literal[
 ]  # fmt: skip
 
 
+class Dropped(Frozen):
+    """One place where training drops: the `rate` that is known nearest to what was seen, the submodule, and the line of
+    the user's source; "" where they are not known."""
+
+    rate: float
+    part: Plain = ""
+    where: Plain = ""
+
+
 class WayBackAnswer(Frozen):
-    """The answer to one question. `distance`: how far its gradients are from the right ones, of their size.
-    Unusual: right, and somebody will stumble."""
+    """The answer to one question. `distance`: how far its gradients are from the right ones, of their size. `drops`:
+    where it was seen to drop, in the order of its steps; None: its framework does not show that. Unusual: right, and
+    somebody will stumble."""
 
     name: WayBackQuestion
     outcome: Literal["pass", "fail", "unusual", "not-asked"]
@@ -21,6 +31,7 @@ class WayBackAnswer(Frozen):
     message: Plain = ""
     source: SourceLine | None = None
     """The line that makes it so, where that is known."""
+    drops: tuple[Dropped, ...] | None = None
 
 
 class WayBackAnswers(Frozen):

@@ -14,8 +14,9 @@ from encoder_conformance.judging.records import Record
 from encoder_conformance.judging.tally import Tally
 from encoder_conformance.protocol.arguments import LAYOUTS, MEANINGS
 from encoder_conformance.protocol.description import as_text
-from encoder_conformance.protocol.findings import Finding
+from encoder_conformance.protocol.findings import Finding, said_at
 from encoder_conformance.protocol.module_description import MapSearch, ModuleDescription
+from encoder_conformance.protocol.way_back import Dropped
 from encoder_conformance.reports.run.terminal import show_finding, show_line
 from encoder_conformance.spec.outcome import EXPECTED
 from encoder_conformance.spec.words import in_short
@@ -188,8 +189,16 @@ def _show_judged(screen: Console, part: PartResult) -> None:
     _row(screen, "judged", f"{as_what} in {dtypes}: {part.tally}{size and f', {size}'}")
     if asked := [answer.name.replace("-", " ") for answer in part.way_back if answer.outcome == "pass"]:
         _row(screen, "way back", f"{', '.join(asked)}: as they should be")
+    for answer in part.way_back:
+        if answer.name == "dropout" and answer.outcome != "not-asked" and answer.drops is not None:
+            _row(screen, "drops", ", ".join(map(_dropped, answer.drops)) or "nothing")
     _show_asked(screen, part)
     _show_failures(screen, part.records, len(part.records))
+
+
+def _dropped(drops: Dropped) -> str:
+    """`0.1 in dropout1 (model.py:20)`."""
+    return f"{drops.rate:g}{f' in {drops.part}' if drops.part else ''}{said_at(drops.where)}"
 
 
 def _show_failures(screen: Console, records: Sequence[Record], most: int, of: str = "") -> None:

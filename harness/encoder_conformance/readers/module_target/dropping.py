@@ -11,7 +11,7 @@ from statistics import NormalDist
 import numpy as np
 
 from encoder_conformance.judging.checks.training.statistics import DROPPED, HIDDEN, Masks, dependence, is_likely
-from encoder_conformance.protocol.way_back import WayBackAnswer
+from encoder_conformance.protocol.way_back import Dropped, WayBackAnswer
 from encoder_conformance.spec.axes import Array
 from encoder_conformance.spec.words import listed
 
@@ -104,6 +104,17 @@ def _of_items(name: str) -> bool:
 
 def judged(seen: Trained, in_eval: Array, dtype: str) -> WayBackAnswer:
     """`in_eval`: the output in evaluation."""
+    dropping = (site for site in seen.sites or () if site.scale is not None)
+    return _judged(seen, in_eval, dtype).model_copy(update={"drops": tuple(_told(seen, site) for site in dropping)})
+
+
+def _told(seen: Trained, site: Site) -> Dropped:
+    """Where it drops, and how much: the rate that is known, or else the share that was seen."""
+    rate, where = _rate(seen, site), site.place if ":" in site.place else ""
+    return Dropped(rate=_share(site)[0] if rate is None else rate, part=site.inside, where=where)
+
+
+def _judged(seen: Trained, in_eval: Array, dtype: str) -> WayBackAnswer:
     said = {**seen.rates, **seen.modules}
     if seen.sites is None:
         return _answer("not-asked", f"{_UNASKED}: it takes other steps in each call")
@@ -247,13 +258,16 @@ def _distance(seen: Trained, factors: list[float | None], without: Site | None, 
 
 def _average(seen: Trained, site: Site) -> float | None:
     """By what it multiplies on average; None where its rate is not known."""
-    if site.scale is None:
-        return None
+    rate = _rate(seen, site)
+    return None if rate is None or site.scale is None else site.scale * (1 - rate)
+
+
+def _rate(seen: Trained, site: Site) -> float | None:
+    """The known rate that is nearest to the share that was seen to be dropped."""
     own = [seen.modules[site.inside]] if site.inside in seen.modules else [*seen.rates.values(), *seen.modules.values()]
     share, _ = _share(site)
     known = [*own, *site.chances, *(1 - each for each in site.chances)]
-    rate = min(known, key=lambda each: abs(each - share), default=None)
-    return None if rate is None else site.scale * (1 - rate)
+    return min(known, key=lambda each: round(abs(each - share), 9), default=None)  # 1 − 0.8 is not quite 0.2
 
 
 def _unused(seen: Trained) -> str:
