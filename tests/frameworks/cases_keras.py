@@ -366,3 +366,19 @@ class TwoMadeOfOneQuery(keras.layers.Layer):
 
     def cut(self, x: Any) -> Any:
         return ops.transpose(ops.reshape(x, (ops.shape(x)[0], -1, 4, 8)), (0, 2, 1, 3))
+
+
+class _OfAnotherSize(keras.layers.Layer):
+    def call(self, x: Any) -> Any:
+        return tf.zeros([16] - tf.shape(x)[-1:]) + x
+
+
+class RaisesInAPart(keras.layers.Layer):
+    """What its part raises, Keras puts in bold."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.part = keras.Sequential([keras.layers.Dense(64), _OfAnotherSize()])
+
+    def call(self, x: Any) -> Any:
+        return x + self.part(x)
