@@ -91,7 +91,7 @@ def build(layer: Any, told: ToldOf = no_words) -> Arrangement:
     said = furthest or "it gives another width than it takes"
     refused = f"it cannot be built with x [{BATCH}, {SEQUENCE}, d_model]: {said}"
     hint = to_be_said(signature, "name a function that builds it", *missed)
-    hint = MEND_WHATEVER if failed and not words and _is_whatever_it_is_given(layer, signature, failed) else hint
+    hint = MEND_WHATEVER if failed and not words.beside and _is_whatever_it_is_given(layer, signature, failed) else hint
     raise BadTarget(refused, MEND if isinstance(furthest, _NamesNothing) else hint)
 
 
