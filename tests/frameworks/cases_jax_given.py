@@ -140,5 +140,5 @@ class CallsWithTooMany(linen.Module):
     @linen.compact
     def __call__(self, x: jax.Array, mask: jax.Array | None = None) -> jax.Array:
         y = linen.LayerNorm()(x)
-        x = x + linen.MultiHeadDotProductAttention(num_heads=H)(y, y, y, mask)  # type: ignore[call-arg,misc]
+        x = x + linen.MultiHeadDotProductAttention(num_heads=H)(y, y, y, mask)
         return x + linen.Dense(D)(linen.relu(linen.Dense(HIDDEN)(linen.LayerNorm()(x))))

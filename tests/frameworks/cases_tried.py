@@ -27,6 +27,19 @@ class SetByItsModel(Plain):
         return super().attend(x * self.multipliers, ignore)  # by the model
 
 
+class OfASiblingsNorm(Plain):
+    """It reads a part that another layer of its file sets in itself."""
+
+    def attend(self, x: Tensor, ignore: Tensor | None) -> Tensor:
+        return super().attend(self.norm3(x), ignore)
+
+
+class HasThatNorm(Plain):
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm3 = nn.LayerNorm(self.D)
+
+
 class ModelThatSets(nn.Module):
     def __init__(self) -> None:
         super().__init__()

@@ -973,6 +973,7 @@ DUE: dict[str, dict[str, Due]] = {
         "SetByItsModel": Due(
             2, ("'multipliers'", "reads what another class of its file sets"), ("names what is not there",)
         ),
+        "OfASiblingsNorm": Due(2, ("'norm3'", "that line names what is not there"), ("sets, as a model does",)),
         "FlagsByTruthAndByNumber": Due(
             0,
             (

@@ -82,14 +82,15 @@ def _is_called_with_too_many(error: TypeError) -> bool:
 
 
 def _is_set_elsewhere(error: AttributeError) -> bool:
-    """Whether the file of the object's class sets such an attribute, or registers one of its name, in another class."""
-    kind = type(error.obj)
+    """Whether the file of the object's class sets such an attribute, or registers one of its name, in another class
+    and of another object: what a class sets in itself it sets in none of its parts."""
+    kind, name = type(error.obj), re.escape(error.name or "")
     try:
         file, own = inspect.getsource(sys.modules[kind.__module__]), inspect.getsource(kind)
     except (OSError, TypeError, KeyError):
         return False
-    name = re.escape(error.name or "")
-    return bool(name) and bool(re.search(rf"\.{name}\s*=(?!=)|[(]\s*[\"']{name}[\"']", file.replace(own, "")))
+    ways = rf"\.{name}\s*=(?!=)|\.(register_\w+|add_module)\(\s*[\"']{name}[\"']"
+    return bool(name) and bool(re.search(rf"([\])]|\b(?!self\b)\w+)({ways})", file.replace(own, "")))
 
 
 class LineReached(NamedTuple):

@@ -142,7 +142,7 @@ def _loops_over(found: Any, name: str) -> bool:
         source = inspect.getsource(found)
     except (OSError, TypeError):
         return True
-    return bool(re.search(rf"range\([^)]*\b{name}\b", source))
+    return bool(re.search(rf"(range|\w*clones?|repeat)\([^)]*\b{name}\b", source))
 
 
 def _of_class(parameter: inspect.Parameter, found: Any, known: Known, outer: tuple[Any, ...]) -> str:
