@@ -132,3 +132,13 @@ class PutsHeadsIntoTheBatch(linen.Module):
         q, k, v = (linen.DenseGeneral((H, D // H))(x) for _ in range(3))
         context = jnp.swapaxes(linen.dot_product_attention(q, k, v), 1, 2)
         return linen.Dense(D)(jnp.concatenate(list(context)))
+
+
+class CallsWithTooMany(linen.Module):
+    """It gives attention its mask by place, as that was once called."""
+
+    @linen.compact
+    def __call__(self, x: jax.Array, mask: jax.Array | None = None) -> jax.Array:
+        y = linen.LayerNorm()(x)
+        x = x + linen.MultiHeadDotProductAttention(num_heads=H)(y, y, y, mask)
+        return x + linen.Dense(D)(linen.relu(linen.Dense(HIDDEN)(linen.LayerNorm()(x))))

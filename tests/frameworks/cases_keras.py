@@ -387,3 +387,19 @@ class OfIds(keras.Model):
 
 class OfIdsNotHandedOn(OfIds):
     HANDS_ON = False
+
+
+class _OfAnotherSize(keras.layers.Layer):
+    def call(self, x: Any) -> Any:
+        return tf.zeros([16] - tf.shape(x)[-1:]) + x
+
+
+class RaisesInAPart(keras.layers.Layer):
+    """What its part raises, Keras puts in bold."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.part = keras.Sequential([keras.layers.Dense(64), _OfAnotherSize()])
+
+    def call(self, x: Any) -> Any:
+        return x + self.part(x)

@@ -750,6 +750,9 @@ DUE: dict[str, dict[str, Due]] = {
         "OfMish": beyond("its activation is none that a layer may have", "x * tanh(softplus(x))", "_mistakes.py:"),
     },
     "cases_jax_given": {
+        "CallsWithTooMany": Due(
+            2, ("that line gives what it calls more arguments than that takes",), ("name a pair of the module",)
+        ),
         "NeedsThePaddingOfAnItem": right(
             "is_pad: a mask that hides nothing, bool [batch, sequence] of 0", "with is_pad"
         ),
@@ -868,6 +871,7 @@ DUE: dict[str, dict[str, Due]] = {
             2, ("cannot contain character `/`", "whatever it is given"), ("name a function that builds it",)
         ),
         "NeverTrained": Due(1, ("in training it drops nothing, and it has",), ("At: ",)),
+        "RaisesInAPart": Due(2, ("Invalid value in tensor used for shape: -48", "cases_keras.py:"), ("[0m",)),
     },
     "cases_branches": {
         "AssertsNoNaN": right("pre-norm", *BRANCHES, "false at cases_branches.py:", "assert not torch.isnan(x).any()"),
@@ -967,6 +971,22 @@ DUE: dict[str, dict[str, Due]] = {
             2, ("norm1 adds an epsilon of 0", "norm1 is no layer_norm exactly"), ("multiplied by",)
         ),
         "precision_told_twice": right("pre-norm"),
+    },
+    "cases_tried": {
+        "NormsAPartOfAMap": beyond("a norm, a mean or a softmax takes some of the features of a position alone"),
+        "SetByItsModel": Due(
+            2, ("'multipliers'", "reads what another class of its file sets"), ("names what is not there",)
+        ),
+        "OfASiblingsNorm": Due(2, ("'norm3'", "that line names what is not there"), ("sets, as a model does",)),
+        "FlagsByTruthAndByNumber": Due(
+            0,
+            (
+                "attention_mask: true = ignore as int64 [batch, sequence], and true = attend as bool [batch, sequence] "
+                "and wherever it is known",
+            ),
+            ("true = ignore here", "and true = ignore as int64", "✗"),
+        ),
+        "LowersByTenThousandMillion": right("pre-norm", "a choice of its own, mask-added-minus-1e10"),
     },
     "cases_wrapped": {
         "OverriddenByAnother": Due(2, ("under torch.device and without differ",), ("with nothing dropped",)),

@@ -78,3 +78,11 @@ def test_what_is_no_file_of_arrays_is_refused(tmp_path: Path) -> None:
     (tmp_path / "arrays.npz").write_text("x = 1")
     with pytest.raises(BadTarget, match=r"is no .npz file of arrays: it begins with b'x = 1'"):
         _examined(tmp_path, None)
+
+
+def test_an_expression_is_not_given_as_a_word() -> None:
+    message = {**_message(Path()), "inputs": "", "given": {"time": "np.zeros((3, 5))"}}
+    with pytest.raises(BadTarget, match=r"time=np\.zeros.*is no Python literal") as refused:
+        told_by(message, "x", None)
+    assert "conform_inputs(batch, sequence)" in refused.value.hint
+    assert told_by({**message, "given": {"time": "late"}}, "x", None).beside["time"].value == "late"

@@ -196,6 +196,21 @@ MODULES = {
                 super().__init__(embedding_dimension, number_of_heads, ffn_dimension)
                 assert isinstance(name, str) and isinstance(maximum_position_encoding, int)
 
+        class InOtherWords(nn.TransformerEncoderLayer):
+            def __init__(self, model_depth, nb_head, d_point_wise_ff, qkv_features):
+                super().__init__(model_depth, nb_head, d_point_wise_ff)
+                assert qkv_features == model_depth
+
+        class OfItsDepth(nn.TransformerEncoderLayer):
+            def __init__(self, depth, heads, ff_nodes):
+                super().__init__(depth, heads, ff_nodes)
+
+        class OfDeepLayers(nn.Module):
+            def __init__(self, depth, n_heads, embd_dim):
+                super().__init__()
+                layers = [nn.TransformerEncoderLayer(embd_dim, n_heads, 96) for _ in range(depth)]
+                self.layers = nn.Sequential(*layers)
+
         class NamesNothing(nn.Module):
             def __init__(self, dim):
                 super().__init__()
@@ -279,6 +294,7 @@ IN_FULL_WORDS = {
     "maximum_position_encoding": "512",
     "name": "'layer'",
 }
+IN_OTHER_WORDS = {"model_depth": "64", "nb_head": "4", "d_point_wise_ff": "96", "qkv_features": "64"}
 PARTS = {
     "size": "64",
     "self_attn": "MultiHeadedAttention(h=4, d_model=64)",
@@ -312,6 +328,9 @@ OTHER_NAMES = {
         ("alone.py:DimsFirst", {"dim_model": "64", "dim_inner": "96", "heads": "4", "dim_key": "16", "v_dim": "16"}),
         ("alone.py:InFullWords", IN_FULL_WORDS),
         ("alone.py:ByOtherNames", OTHER_NAMES),
+        ("alone.py:InOtherWords", IN_OTHER_WORDS),
+        ("alone.py:OfItsDepth", {"depth": "64", "heads": "4", "ff_nodes": "96"}),
+        ("alone.py:OfDeepLayers", {"depth": "2", "n_heads": "4", "embd_dim": "64"}),
         ("alone.py:OfTwelveHeads", {"embed_dim": "72"}),
         ("alone.py:OfItsHeads", {"config": "HeadsConfig(width=72)"}),
         (f"{BLOCK}:OfKeys", {"config": "dict(hidden_size=64, num_attention_heads=4)"}),

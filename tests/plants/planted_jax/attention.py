@@ -143,6 +143,7 @@ SOFTMAX: dict[str, Form] = {
     "added-minus-10": partial(softmax, fill=added, value=-10.0),
     "added-minus-1e4": partial(softmax, fill=added, value=-1e4),
     "added-minus-1e9": partial(softmax, fill=added, value=-1e9),
+    "added-minus-1e10": partial(softmax, fill=added, value=-1e10),
     "added-minus-1e12": partial(softmax, fill=added, value=-1e12),
     "multiplied": lambda scores, mask: jax.nn.softmax(scores if mask is None else scores * mask, axis=-1),
     "masked-after": masked_after,

@@ -1,6 +1,6 @@
 """The findings on a module's arguments: masks by which none can be given, names used otherwise, what was not given."""
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 from encoder_conformance.protocol.arguments import MEANINGS, MaskArgument, UngivenArgument, UnusableMask
 from encoder_conformance.protocol.finding_kinds import FindingKind
@@ -25,8 +25,8 @@ def argument_findings(described: ModuleDescription, reference: ModuleDescription
     turned = described.not_read is not None and "softmax_over_queries" in described.not_read.features
     for mask in described.masks:
         yield from () if turned else _of_axes(mask)  # a softmax over the queries turns what a mask hides
-        yield from _of_name(mask, described, stated=is_stated)
-        yield from _of_forms(mask)
+        yield from (reversed_ones := [*_of_name(mask, described, stated=is_stated)])
+        yield from _of_forms(mask, {each.about["form"] for each in reversed_ones})
     yield from _of_exchanged(described, stated=is_stated)
     for argument in described.ungiven_arguments:
         yield from _of_ungiven(argument)
@@ -187,8 +187,11 @@ def _of_name(mask: MaskArgument, described: ModuleDescription, *, stated: bool) 
     for form in mask.forms:
         if usual and form.meanings and not {usual, "additive"} & {*form.meanings}:
             where = "wherever it is known" if known else f"in most of what is written for {framework}"
+            here = "here"
+            if mask.meaning in (usual, "additive"):  # in another form alone
+                here, where = f"as {form.text}", f"as {mask.dtype} {mask.shape} and {where}"
             message = (
-                f"{mask.argument}: {MEANINGS[form.meanings[0]]} here, and {MEANINGS[usual]} {where}{said_at(line)}"
+                f"{mask.argument}: {MEANINGS[form.meanings[0]]} {here}, and {MEANINGS[usual]} {where}{said_at(line)}"
             )
             severity: Severity = "error" if stated and known else "warning"
             said = {"argument": mask.argument, "meaning": form.meanings[0], "usual": usual, "form": form.text}
@@ -245,8 +248,9 @@ _TRUTH = ("bool", "int64")
 """Formats of a mask that says of each key whether it is there."""
 
 
-def _of_forms(mask: MaskArgument) -> Iterator[Finding]:
-    """Forms in which it is taken, too, and hides nothing, or the opposite of what it hides in its own."""
+def _of_forms(mask: MaskArgument, told: Collection[object]) -> Iterator[Finding]:
+    """Forms in which it is taken, too, and hides nothing, or the opposite of what it hides in its own. `told`: those of
+    which the latter was said."""
     of_same_axes = [form for form in mask.forms if form.axes == mask.axes]
     others = [form for form in of_same_axes if {form.dtype, mask.dtype} == {*_TRUTH}]
     own = f"{mask.dtype} {mask.shape}"
@@ -261,7 +265,7 @@ def _of_forms(mask: MaskArgument) -> Iterator[Finding]:
             message = f"{mask.argument} is taken as {form.text}, too, and does not hide so what it hides as {own}"
             hint = "a call with that goes on with another mask, or without any"
             yield _finding("warning", "mask-form-hides-nothing", message, hint, **about)
-        elif mask.meaning not in form.meanings:
+        elif mask.meaning not in form.meanings and form.text not in told:
             message = (
                 f"{mask.argument}: {MEANINGS[mask.meaning]} as {own}, and {MEANINGS[form.meanings[0]]} as {form.text}"
             )

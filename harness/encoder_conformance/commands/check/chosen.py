@@ -30,7 +30,7 @@ _OUTSIDE = "where features hardly vary they come out otherwise"
 CHOICES = {
     **dict.fromkeys(("mask-filled-minus-1e9", "mask-added-minus-1e9", "mask-filled-lowest"), _OUTBID),
     **dict.fromkeys(("mask-filled-minus-1e20", "mask-added-minus-1e12", "mask-filled-minus-1e4"), _OUTBID),
-    **dict.fromkeys(("mask-added-minus-1e4", "mask-filled-and-zeroed"), _OUTBID),
+    **dict.fromkeys(("mask-added-minus-1e10", "mask-added-minus-1e4", "mask-filled-and-zeroed"), _OUTBID),
     "norm-fast-variance": _CANCELLED,
     "norm-unbiased-eps-outside-root": _UNBIASED,
     "norm-unbiased-variance": _UNBIASED,

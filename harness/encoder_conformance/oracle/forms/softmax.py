@@ -115,7 +115,13 @@ def _filled(value: float, *, zeroed: bool = False) -> Callable[..., MaskedSoftma
     return _wrong(filled)
 
 
-ADDED = {"added-minus-10": -10.0, "added-minus-1e4": -1e4, "added-minus-1e9": -1e9, "added-minus-1e12": -1e12}
+ADDED = {
+    "added-minus-10": -10.0,
+    "added-minus-1e4": -1e4,
+    "added-minus-1e9": -1e9,
+    "added-minus-1e10": -1e10,
+    "added-minus-1e12": -1e12,
+}
 """Form → what it adds to a masked score."""
 STORED = frozenset({*ADDED, "masked-after-renormalised"})
 """The forms of which the format of an implementation changes what comes of them, by more than its rounding."""

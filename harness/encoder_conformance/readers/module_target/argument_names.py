@@ -11,22 +11,25 @@ Known = Mapping[re.Pattern[str], str]
 _HIDDEN = r"(num_)?hid(den)?s?(_?(dim|size|features|channels|units))?"
 """Either, by what stands beside it."""
 _FEED_FORWARD = (
-    r"d_?ff(n)?(_inner)?|d_?(inner|hid(den)?)|dim_?(feed_?forward|ffn?|inner)|linear_units|inner|"
-    r"(ff|ffn|mlp|feed_?forward|pf|inner|dense|filter|intermediate|expansion|expanded)"
-    r"(_?(num|embed|hiddens?|projection|dims?|size|features|channels|units))+"
+    r"d_?((point|position)_?wise_?)?(ffn?|feed_?forward)(_inner)?|d_?(inner|hid(den)?)|"
+    r"dim_?(feed_?forward|ffn?|inner)|linear_units|inner|feed_?forward_depth|"
+    r"((point|position)_?wise_?)?(ff|ffn|mlp|feed_?forward|pf|inner|dense|filter|intermediate|expansion|expanded)"
+    r"(_?(num|embed|hiddens?|layer_size|projection|dims?|size|features|channels|units|nodes|neurons))+"
 )
 FEED_FORWARD = re.compile(f"{_FEED_FORWARD}|{_HIDDEN}")
 WIDTH = re.compile(
-    r"d_?(model|input|emb(ed)?|word_vec)|dm|dim_?(model|emb(ed)?)|h_dim|"
-    r"(model_?|emb(ed(ding)?)?_?|in(put)?_?|out(put)?_?|feature_?|token_?)?dims?|(emb(ed)?|model)_?size|"
+    r"d_?(models?|input|emb(ed|d)?|word_vec)|dm|dim_?(model|emb(ed|d)?)|h_dim|model_depth|projection_dim|"
+    r"(model_?|emb(ed(ding)?|d)?_?|in(put)?_?|out(put)?_?|feature_?|token_?)?dims?|(emb(ed(ding)?|d)?|model)_?size|"
     r"n_?embe?d?|n_state|width|(in_|out_|num_|n_)?(features|channels)|size|units|" + _HIDDEN
 )
-_SIDE = re.compile(r"(encoder|enc|src|source|model|transformer|layer)_(?=.)")
+_ALL_HEADS = re.compile(r"(qkv|qk|attn|attention)_?(dim|size|features|width)")
+"""The width of all heads together."""
+_SIDE = re.compile(r"(encoder|enc|src|source|model(?!_depth)|transformer|layer)_(?=.)")
 """What a name may begin with, and says nothing of what it is."""
 _DIMENSIONS = re.compile(r"(?<![a-z])dimension(ality|s)?(?![a-z])")
 """What others shorten to `dim`."""
 _KEY_VALUE_HEADS = re.compile(r"(n|num)?_?(kv|key_?value)_?(heads?|groups)")
-_HEADS = re.compile(r"h|n_?head|(n|num|number_of)?_?(attn|atten|attention)?_?heads?(_?(num|count))?")
+_HEADS = re.compile(r"h|n_?head|(n|nb|nr|num|number_of)?_?(attn|atten|attention)?_?heads?(_?(num|count))?")
 _HEAD_WIDTH = re.compile(
     r"heads?_?(dim|size)|h_size|(dim|d)_?heads?(_inner)?|d_?[kv]|d_?kv|"
     r"(projection_)?(keys?|values?|quer(y|ies)|[kv])_(dim|size)|dim_?(key|value|[kv])"
@@ -43,6 +46,7 @@ _NORM_FIRST = re.compile(r"norm(alize)?_(before|first)|pre_?(norm|ln)")
 MEANT = (
     (FEED_FORWARD, "96"),
     (WIDTH, "64"),
+    (_ALL_HEADS, "64"),
     (_KEY_VALUE_HEADS, "2"),
     (_HEADS, "4"),
     (_HEAD_WIDTH, "16"),
@@ -89,6 +93,7 @@ def stated_by(layer: Layer | None, resize: bool) -> Known:
     sizes = {
         WIDTH: layer.d_model,
         FEED_FORWARD: layer.feed_forward.d_ff,
+        _ALL_HEADS: layer.head_dim * attention.num_heads,
         _HEADS: attention.num_heads,
         _KEY_VALUE_HEADS: attention.kv_heads or attention.num_heads,
         _HEAD_WIDTH: layer.head_dim,

@@ -1,6 +1,8 @@
 """The problems of a target: why it names no module that can be judged, and where its own code failed."""
 
+import inspect
 import re
+import sys
 import sysconfig
 import traceback
 from collections.abc import Collection
@@ -37,6 +39,16 @@ OF_ENCODERS = "the layers of encoders are judged, which take one sequence"
 """What is to be known of a layer of a decoder."""
 MEND = "that line names what is not there: mend it, or have the version of the library that it was written for"
 """What to do about such an error, whatever a module is given."""
+MISCALLED = (
+    "that line gives what it calls more arguments than that takes: mend it, or have the version of the library that it "
+    "was written for"
+)
+"""What to do where a line of the module's calls a library's part as that was once called."""
+SET_ELSEWHERE = (
+    "that line reads what another class of its file sets, as a model does in its parts: check what sets it, and name "
+    "the part with --at PATH"
+)
+"""What to do where a part lacks what is set in it from without."""
 MEND_WHATEVER = (
     "that is raised whatever it is given: mend that line, or have the version of the library that it was written for"
 )
@@ -51,6 +63,34 @@ def names_nothing(error: Exception, *own: type) -> bool:
     if isinstance(error, AttributeError):
         return isinstance(error.obj, (ModuleType, *own))
     return isinstance(error, NameError | ImportError)
+
+
+def mending(error: Exception, *own: type) -> str:
+    """What to do about an error that names what is not there, or calls what takes fewer arguments, whatever a module is
+    given; "" of another error."""
+    if not names_nothing(error, *own):
+        return MISCALLED if isinstance(error, TypeError) and _is_called_with_too_many(error) else ""
+    return SET_ELSEWHERE if isinstance(error, AttributeError) and _is_set_elsewhere(error) else MEND
+
+
+def _is_called_with_too_many(error: TypeError) -> bool:
+    """Whether a line of the user's gives more than is taken, in so many words: no `*` hands on what it was given."""
+    if not re.search(r"\(\) takes .*positional arguments? but \d+ (was|were) given", str(error)):
+        return False
+    own = [each for each in traceback.extract_tb(error.__traceback__) if not _is_in(each, (*_OURS, *_OTHERS))]
+    return bool(own) and "*" not in (own[-1].line or "")
+
+
+def _is_set_elsewhere(error: AttributeError) -> bool:
+    """Whether the file of the object's class sets such an attribute, or registers one of its name, in another class
+    and of another object: what a class sets in itself it sets in none of its parts."""
+    kind, name = type(error.obj), re.escape(error.name or "")
+    try:
+        file, own = inspect.getsource(sys.modules[kind.__module__]), inspect.getsource(kind)
+    except (OSError, TypeError, KeyError):
+        return False
+    ways = rf"\.{name}\s*=(?!=)|\.(register_\w+|add_module)\(\s*[\"']{name}[\"']"
+    return bool(name) and bool(re.search(rf"([\])]|\b(?!self\b)\w+)({ways})", file.replace(own, "")))
 
 
 class LineReached(NamedTuple):

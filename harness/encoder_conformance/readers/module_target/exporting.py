@@ -20,7 +20,8 @@ from encoder_conformance.readers.onnx_file.graph.graph import Graph
 from encoder_conformance.readers.onnx_file.interface.input_semantics import InputSemantics
 from encoder_conformance.readers.onnx_file.layer.inference import InferredLayer, infer_layer
 from encoder_conformance.readers.onnx_file.layer.parameters import TABLE
-from encoder_conformance.readers.onnx_file.tracing.unsupported import NO_LAYER, Feature
+from encoder_conformance.readers.onnx_file.tracing.features import Feature
+from encoder_conformance.readers.onnx_file.tracing.unsupported import NO_LAYER
 from encoder_conformance.spec.axes import RH, Array, Elementwise, P
 from encoder_conformance.spec.dtypes import DtypeName, narrower
 from encoder_conformance.spec.layer import Layer
@@ -167,6 +168,7 @@ def _of_calls(module: LiveModule, shape: tuple[int, ...], map: ElementMap | None
 
 
 _ADDED = ("bias", "shift")
+_BEGUN_AS_NOTHING = ". Where a model sets that to 0, check the model, and name the part with --at PATH"
 
 
 def _placed(own: OwnParameters, inferred: InferredLayer, marks: Array, before: Array) -> Exported:
@@ -199,7 +201,7 @@ def _placed(own: OwnParameters, inferred: InferredLayer, marks: Array, before: A
     map = ElementMap(own, found, more, times)
     rounded_to = narrower(unplaced, "float32")
     seen = Exported(inferred.layer, tuple(inferred.facts), map, tuple(absent), tuple(unplaced), rounded_to)
-    return replace(seen, problem=problem)
+    return replace(seen, problem=f"{problem}{_BEGUN_AS_NOTHING}" if problem else "")
 
 
 def _nearest(ascending: P, values: Elementwise) -> Elementwise:

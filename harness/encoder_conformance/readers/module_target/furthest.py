@@ -7,7 +7,7 @@ from functools import cache
 from typing import Any, NamedTuple
 
 from encoder_conformance.readers.module_target.arranging import Arrangement
-from encoder_conformance.readers.module_target.errors import LineReached, names_nothing, places_of
+from encoder_conformance.readers.module_target.errors import LineReached, mending, places_of
 from encoder_conformance.readers.module_target.forms_of_x import Arrays
 from encoder_conformance.readers.module_target.live import LiveModule
 from encoder_conformance.readers.module_target.returned import OtherShape
@@ -22,13 +22,13 @@ _OF_FRAMEWORKS = "torch", "keras", "tensorflow", "flax", "equinox", "jax", "haik
 
 class Reached(NamedTuple):
     """How far a module's call came: the lines of the user's source that it was in, the outermost first, and how many
-    functions it had called. `answered`: it came to its end, and gave another shape. `names_nothing`: it raised that a
-    line names what is not there, whatever it is given."""
+    functions it had called. `answered`: it came to its end, and gave another shape. `mend`: what to do where
+    it raised that a line names what is not there, whatever it is given."""
 
     places: tuple[LineReached, ...] = ()
     calls: int = 0
     answered: bool = False
-    names_nothing: bool = False
+    mend: str = ""
 
     def is_beyond(self, other: "Reached") -> bool:
         """A later line of one function is further. Else the calls tell: what fails in a function that a line calls may
@@ -75,8 +75,8 @@ class _Watched(Arrangement):
                 return module(*inputs, **named)
             except Exception as error:
                 sys.setprofile(before)
-                nothing = names_nothing(error, *self.own)
-                self.reached.append(Reached(places_of(error, _files_of(self.own)), calls, names_nothing=nothing))
+                places = places_of(error, _files_of(self.own))
+                self.reached.append(Reached(places, calls, mend=mending(error, *self.own)))
                 raise
             finally:
                 sys.setprofile(before)

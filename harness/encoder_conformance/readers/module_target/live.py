@@ -20,7 +20,7 @@ from encoder_conformance.readers.module_target.forms_of_x import Arrays
 from encoder_conformance.readers.module_target.returned import like_x
 from encoder_conformance.readers.module_target.supplies import Supply
 from encoder_conformance.readers.onnx_file.graph.execution import ExecutionError
-from encoder_conformance.readers.onnx_file.tracing.unsupported import Feature
+from encoder_conformance.readers.onnx_file.tracing.features import Feature
 from encoder_conformance.spec.axes import Array
 
 USUAL_WIDTHS = (64, 32, 16, 128)

@@ -124,6 +124,8 @@ def _of_names(
     """`known`: the table, with what is given. `outer`: the classes that are being made, of which none is an argument of
     itself."""
     kinds = {name: kinds_of(name) for name in parameters}
+    if not any(WIDTH in found_kinds for found_kinds in kinds.values()):  # a depth that no loop counts is a width
+        kinds |= {name: [WIDTH] for name in kinds if name == "depth" and not _loops_over(found, name)}
     widths = [name for name, found_kinds in kinds.items() if WIDTH in found_kinds]
     if all(FEED_FORWARD in kinds[name] for name in widths):  # `hidden_size` is that of x, unless another is
         kinds |= {name: [WIDTH] for name in widths[:1]}
@@ -132,6 +134,15 @@ def _of_names(
         or next((known[kind] for kind in kinds[name]), "")
         for name, parameter in parameters.items()
     }
+
+
+def _loops_over(found: Any, name: str) -> bool:
+    """Whether it makes as many of something: its source tells, and where there is none it may."""
+    try:
+        source = inspect.getsource(found)
+    except (OSError, TypeError):
+        return True
+    return bool(re.search(rf"(range|\w*clones?|repeat)\([^)]*\b{name}\b", source))
 
 
 def _of_class(parameter: inspect.Parameter, found: Any, known: Known, outer: tuple[Any, ...]) -> str:

@@ -10,7 +10,7 @@ import numpy as np
 
 from encoder_conformance.protocol.description import Port
 from encoder_conformance.readers.module_target.calling import is_another_sequence
-from encoder_conformance.readers.module_target.errors import MEND, OF_ENCODERS, BadTarget, needs_cuda
+from encoder_conformance.readers.module_target.errors import OF_ENCODERS, BadTarget, needs_cuda
 from encoder_conformance.readers.module_target.furthest import furthest
 from encoder_conformance.readers.module_target.live import LiveModule, Signature, joined, pieces
 from encoder_conformance.readers.module_target.missing import missed_by
@@ -69,9 +69,9 @@ def first_x(runner: LiveModule) -> Array:
     found = None if returned else furthest(runner, tried)
     if found and (refused := not_as_given(runner, found)):
         raise refused
-    if found and found.reached.names_nothing:
+    if found and found.reached.mend:
         problem = f"it takes no x [{BATCH}, {SEQUENCE}, d_model], nor any other: {found.problem}"
-        raise BadTarget(problem, MEND, "takes-no-x")
+        raise BadTarget(problem, found.reached.mend, "takes-no-x")
     missed = missed_by(runner, found.arrangement, found.x, left_out(runner.signature)) if found else []
     said = returned or (found.problem if found else problems[0])
     raise _taking_none(runner, said, missed, answers=bool(returned))

@@ -15,7 +15,8 @@ from encoder_conformance.readers.module_target.probing import drawn
 from encoder_conformance.readers.onnx_file.interface.input_semantics import InputSemantics
 from encoder_conformance.readers.onnx_file.interface.probe_runs import BATCH, SEQUENCE
 from encoder_conformance.readers.onnx_file.layer.parameters import TABLE
-from encoder_conformance.readers.onnx_file.tracing.unsupported import NO_LAYER, SENTENCES, Feature
+from encoder_conformance.readers.onnx_file.tracing.features import Feature
+from encoder_conformance.readers.onnx_file.tracing.unsupported import NO_LAYER, SENTENCES
 from encoder_conformance.spec.axes import Array
 from encoder_conformance.spec.words import some
 

@@ -38,7 +38,7 @@ SPOKEN: Mapping[str, tuple[str, ...]] = {
     "segment": ("segment",),
     "count": ("pos", "coord", "indices", "index", "arange", "time"),
     "lengths": ("length", "lens", "seqlen", "_len", "num_tokens", "n_tokens", "sizes"),
-    "condition": ("cond", "temb", "t_emb", "time_emb", "timestep", "style", "vec", "c"),
+    "condition": ("cond", "temb", "t_emb", "time_emb", "timestep", "style", "vec", "c", "z"),
     "x": ("key", "value", "query", "kv", "k", "v", "q", "keys", "values", "queries", "source"),
 }
 """What an argument is given first, by words in its name; one letter is the whole name."""

@@ -18,7 +18,7 @@ from encoder_conformance.readers.module_target.by_effect import (
     with_x_again,
 )
 from encoder_conformance.readers.module_target.calling import may_be_mask
-from encoder_conformance.readers.module_target.errors import MEND, BadTarget
+from encoder_conformance.readers.module_target.errors import BadTarget
 from encoder_conformance.readers.module_target.forms_of_x import ROWS
 from encoder_conformance.readers.module_target.furthest import OF_A_VIEW, furthest
 from encoder_conformance.readers.module_target.heads import heads_said
@@ -234,7 +234,7 @@ def likeliest_problem(module: LiveModule) -> BadTarget | None:
     missed = missed_by(module, found.arrangement, found.x, left)
     needed += [name for name in missed if name not in needed]
     problem = f"it needs {', '.join(needed)} beside {module.signature.x}; given {given}: {found.problem}"
-    hint = MEND if found.reached.names_nothing else to_be_said(module.signature, "", *missed)
+    hint = found.reached.mend or to_be_said(module.signature, "", *missed)
     return BadTarget(problem, hint, "needs-arguments", arguments=needed)
 
 

@@ -1,6 +1,7 @@
 """What a user says of a module's call: values, a file of arrays, or `conform_inputs(batch, sequence)` beside it."""
 
 import difflib
+import re
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -22,12 +23,13 @@ HOOK = "conform_inputs"
 _SIZES = 3, 5
 _BEGINNING = 16
 """How much of a file that is none of arrays is quoted, in bytes."""
+_ARRAYS = f"give an array by def {HOOK}(batch, sequence) in its file, which gives a dict, or by --inputs FILE"
 _FORM = "numpy.savez(path, x=…, NAME=…), each by the name of its argument"
 
 
 def told_by(message: Mapping[str, Any], x_name: str, module: object) -> Told:
     """Raises BadTarget for a file or a function that gives nothing of use."""
-    found = {name: Supply("value", value=value_of(text)) for name, text in message["given"].items()}
+    found = {name: Supply("value", value=_value_of(name, text)) for name, text in message["given"].items()}
     x, source = None, message["inputs"] or ""
     if source:
         x, held = _of_file(Path(message["folder"]) / source, x_name)
@@ -41,6 +43,14 @@ def told_by(message: Mapping[str, Any], x_name: str, module: object) -> Told:
             raise BadTarget(f"{HOOK}(batch, sequence) gives {type(names).__name__}", "it gives a dict by argument")
         found |= {name: Supply("made", value=hook) for name in names if name != x_name}
     return Told(found, x, source)
+
+
+def _value_of(name: str, text: str) -> Any:
+    """What `--with NAME=VALUE` says. No word calls something: who writes that means an array."""
+    value = value_of(text)
+    if isinstance(value, str) and re.fullmatch(r"[\w.]+\(.*\)", text):
+        raise BadTarget(f"--with {name}={text}: that is no Python literal, and would be given as a word", _ARRAYS)
+    return value
 
 
 def _of_file(path: Path, x_name: str) -> tuple[Array, dict[str, Supply]]:

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 from encoder_conformance.protocol.finding_kinds import FindingKind
 from encoder_conformance.protocol.findings import PHASES, Phase, PhaseFinding, Severity
-from encoder_conformance.readers.onnx_file.tracing.unsupported import Feature
+from encoder_conformance.readers.onnx_file.tracing.features import Feature
 
 
 @dataclass

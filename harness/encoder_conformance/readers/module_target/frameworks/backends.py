@@ -9,7 +9,7 @@ import onnx
 
 from encoder_conformance.protocol.steps import TracedStep
 from encoder_conformance.readers.module_target.calling_lines import SoughtLines
-from encoder_conformance.readers.onnx_file.tracing.unsupported import Feature
+from encoder_conformance.readers.onnx_file.tracing.features import Feature
 from encoder_conformance.spec.axes import Array
 
 Function = Callable[[Mapping[str, Any], Mapping[str, Any]], Any]

@@ -8,7 +8,7 @@ from typing import Any
 from encoder_conformance.readers.module_target.calling_lines import code_in
 from encoder_conformance.readers.module_target.frameworks.jax_lines import LIBRARIES, frames_of
 from encoder_conformance.readers.module_target.frameworks.jax_programs import steps_inside
-from encoder_conformance.readers.onnx_file.tracing.unsupported import Feature
+from encoder_conformance.readers.onnx_file.tracing.features import Feature
 
 _PRIMITIVES: dict[str, Feature] = {
     "fft": "fourier", "conv_general_dilated": "convolution", "top_k": "largest", "approx_top_k": "largest",

@@ -39,7 +39,7 @@ from encoder_conformance.readers.module_target.live import (
 from encoder_conformance.readers.module_target.parts import Tree as ModuleTree
 from encoder_conformance.readers.module_target.parts import calls, walk
 from encoder_conformance.readers.module_target.remembering import State, kept_by_function
-from encoder_conformance.readers.onnx_file.tracing.unsupported import Feature
+from encoder_conformance.readers.onnx_file.tracing.features import Feature
 from encoder_conformance.spec.axes import Array
 
 ITEM = "SD"

@@ -45,7 +45,7 @@ from encoder_conformance.readers.module_target.supplies import ToldOf
 from encoder_conformance.readers.module_target.whole import WholeModule
 from encoder_conformance.readers.onnx_file.graph.execution import ExecutionError
 from encoder_conformance.readers.onnx_file.interface.probe_runs import BATCH, SEQUENCE
-from encoder_conformance.readers.onnx_file.tracing.unsupported import Feature
+from encoder_conformance.readers.onnx_file.tracing.features import Feature
 from encoder_conformance.spec.axes import Array
 from encoder_conformance.spec.dtypes import FORMATS
 

@@ -75,7 +75,8 @@ def build(layer: Any, told: ToldOf = no_words) -> Arrangement:
     if (layer.built and layer.weights) or _is_built_by_ids(layer, signature):
         return bundled
     widths = feed_forward_last(_fields_of(layer), _likely(layer), USUAL_WIDTHS)
-    signature = with_told(replace(signature, arrangement=bundled), told(signature.x))
+    words = told(signature.x)
+    signature = with_told(replace(signature, arrangement=bundled), words)
     failed, missed = list[_Failed](), tuple[str, ...]()
     for _ in range(_ROUNDS):
         for way, shape in islice(_calls(layer, signature, widths, missed), _MOST_CALLS):
@@ -90,7 +91,7 @@ def build(layer: Any, told: ToldOf = no_words) -> Arrangement:
     said = furthest or "it gives another width than it takes"
     refused = f"it cannot be built with x [{BATCH}, {SEQUENCE}, d_model]: {said}"
     hint = to_be_said(signature, "name a function that builds it", *missed)
-    hint = MEND_WHATEVER if failed and _is_whatever_it_is_given(layer, signature, failed) else hint
+    hint = MEND_WHATEVER if failed and not words.beside and _is_whatever_it_is_given(layer, signature, failed) else hint
     raise BadTarget(refused, MEND if isinstance(furthest, _NamesNothing) else hint)
 
 
@@ -198,9 +199,9 @@ def _is_built_by_x(layer: Any) -> bool:
 
 
 def own_error(error: Exception) -> Exception:
-    """What the layer's own code raised, of an error that Keras put its words before."""
+    """What the layer's own code raised, of an error that Keras put its words before and, in bold, behind."""
     _, parted, said = str(error).rpartition("Error encountered:\n\n")
-    return type(error)(said).with_traceback(error.__traceback__) if parted else error
+    return type(error)(said.partition("\x1b[0m")[0]).with_traceback(error.__traceback__) if parted else error
 
 
 def _is_symbol(value: Any) -> bool:

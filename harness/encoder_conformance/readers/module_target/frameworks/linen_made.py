@@ -15,7 +15,7 @@ from encoder_conformance.readers.module_target.argument_names import WIDTH, feed
 from encoder_conformance.readers.module_target.arranging import Arrangement
 from encoder_conformance.readers.module_target.bundles import ReadOf, unpacked
 from encoder_conformance.readers.module_target.calling import refuse_uncalled, signature_of
-from encoder_conformance.readers.module_target.errors import MEND, BadTarget, last_frames, names_nothing, places_of
+from encoder_conformance.readers.module_target.errors import BadTarget, last_frames, mending, places_of
 from encoder_conformance.readers.module_target.frameworks.jax_tree import ARRAYS
 from encoder_conformance.readers.module_target.furthest import Reached
 from encoder_conformance.readers.module_target.lengths import LENGTHS, lengths_said
@@ -40,7 +40,7 @@ class _Problem(NamedTuple):
 
     reached: Reached
     said: str
-    names_nothing: bool = False
+    mend: str = ""
     gives_another: bool = False
     """Whether it came to its end, and gave another shape than that of x."""
 
@@ -70,8 +70,7 @@ def initialised(module: nn.Module, signature: Signature) -> Mapping[str, Any]:
     for each in problems:
         best = each if each.reached.is_beyond(best.reached) else best
     hint = AS_MUCH if best.gives_another else to_be_said(signature, _OTHERWISE_MADE)
-    hint = MEND if best.names_nothing else hint
-    raise BadTarget(f"it cannot be initialised with x [3, 5, d_model]: {best.said}", hint)
+    raise BadTarget(f"it cannot be initialised with x [3, 5, d_model]: {best.said}", best.mend or hint)
 
 
 def _variables_of(
@@ -141,7 +140,7 @@ def _ways_and_widths(module: nn.Module, signature: Signature, most: int) -> list
 def _problem_of(error: Exception) -> _Problem:
     if isinstance(error, OtherShape):
         return _Problem(Reached(), str(error), gives_another=True)
-    return _Problem(Reached(places_of(error)), last_frames(error), names_nothing(error, nn.Module))
+    return _Problem(Reached(places_of(error)), last_frames(error), mending(error, nn.Module))
 
 
 def _made(module: nn.Module, signature: Signature, x: jax.Array) -> Mapping[str, Any]:

@@ -69,7 +69,7 @@ from encoder_conformance.readers.module_target.live import (
 )
 from encoder_conformance.readers.module_target.remembering import kept_by_masks, kept_by_object
 from encoder_conformance.readers.onnx_file.graph.execution import ExecutionError
-from encoder_conformance.readers.onnx_file.tracing.unsupported import Feature
+from encoder_conformance.readers.onnx_file.tracing.features import Feature
 from encoder_conformance.spec.axes import Array
 
 _SEED = 1

@@ -13,7 +13,7 @@ from encoder_conformance.protocol.arguments import Layout
 from encoder_conformance.readers.module_target.calling_lines import code_in
 from encoder_conformance.readers.module_target.frameworks.torch_dispatch import SeesOperators
 from encoder_conformance.readers.module_target.frameworks.torch_sums import sums_in
-from encoder_conformance.readers.onnx_file.tracing.unsupported import Feature
+from encoder_conformance.readers.onnx_file.tracing.features import Feature
 
 _PRODUCTS = {"bmm", "baddbmm"}
 _OPERATORS: dict[str, Feature] = {

@@ -14,7 +14,7 @@ from encoder_conformance.readers.onnx_file.tracing.expressions import (
     TracedNorm,
     Weighed,
 )
-from encoder_conformance.readers.onnx_file.tracing.unsupported import Feature
+from encoder_conformance.readers.onnx_file.tracing.features import Feature
 from encoder_conformance.spec.plan import Step
 
 

@@ -14,7 +14,7 @@ from encoder_conformance.readers.onnx_file.tracing.expressions import (
     TracedNorm,
     UnsupportedPattern,
 )
-from encoder_conformance.readers.onnx_file.tracing.unsupported import Feature
+from encoder_conformance.readers.onnx_file.tracing.features import Feature
 from encoder_conformance.spec.axes import Array
 
 Kind = TypeVar("Kind", bound=Operation)

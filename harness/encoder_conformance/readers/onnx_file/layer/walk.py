@@ -29,8 +29,8 @@ from encoder_conformance.readers.onnx_file.tracing.expressions import (
     Weighed,
     Weights,
 )
+from encoder_conformance.readers.onnx_file.tracing.features import Feature
 from encoder_conformance.readers.onnx_file.tracing.row_maps import map_text
-from encoder_conformance.readers.onnx_file.tracing.unsupported import Feature
 from encoder_conformance.spec.axes import Array
 from encoder_conformance.spec.plan import Step, plan, with_attributes
 from encoder_conformance.spec.steps import stage_of

@@ -15,6 +15,7 @@ from encoder_conformance.readers.onnx_file.tracing.expressions import (
     View,
     Weights,
 )
+from encoder_conformance.readers.onnx_file.tracing.features import Feature
 from encoder_conformance.readers.onnx_file.tracing.matrix_products import (
     Product,
     as_blocks,
@@ -24,7 +25,6 @@ from encoder_conformance.readers.onnx_file.tracing.matrix_products import (
 )
 from encoder_conformance.readers.onnx_file.tracing.recognition import view_of
 from encoder_conformance.readers.onnx_file.tracing.softmax import biases_positions, hides
-from encoder_conformance.readers.onnx_file.tracing.unsupported import Feature
 from encoder_conformance.readers.onnx_file.tracing.value_table import ValueTable
 from encoder_conformance.spec.axes import Array
 

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from encoder_conformance.readers.onnx_file.graph.integers import Integers
-from encoder_conformance.readers.onnx_file.tracing.unsupported import Feature
+from encoder_conformance.readers.onnx_file.tracing.features import Feature
 from encoder_conformance.spec.axes import Array
 
 

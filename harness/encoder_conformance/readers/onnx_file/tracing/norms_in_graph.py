@@ -19,8 +19,8 @@ from encoder_conformance.readers.onnx_file.tracing.expressions import (
     WeightSource,
     whole,
 )
+from encoder_conformance.readers.onnx_file.tracing.features import Feature
 from encoder_conformance.readers.onnx_file.tracing.norms import NormOperand, norm_of
-from encoder_conformance.readers.onnx_file.tracing.unsupported import Feature
 from encoder_conformance.readers.onnx_file.tracing.value_table import ValueTable
 from encoder_conformance.spec.axes import Array, Elementwise
 

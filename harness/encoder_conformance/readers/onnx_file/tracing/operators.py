@@ -1,6 +1,6 @@
 """What operators of a graph show by themselves, whatever they take."""
 
-from encoder_conformance.readers.onnx_file.tracing.unsupported import Feature
+from encoder_conformance.readers.onnx_file.tracing.features import Feature
 
 OPERATORS: dict[str, Feature] = {
     **dict.fromkeys(("AveragePool", "MaxPool", "LpPool"), "pooled"),

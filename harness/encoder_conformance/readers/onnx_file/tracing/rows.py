@@ -9,7 +9,7 @@ import onnx
 from encoder_conformance.readers.onnx_file.graph.nodes import attributes_of
 from encoder_conformance.readers.onnx_file.graph.operators import REDUCTIONS
 from encoder_conformance.readers.onnx_file.tracing.expressions import Operation, UnsupportedPattern, rows_of
-from encoder_conformance.readers.onnx_file.tracing.unsupported import Feature
+from encoder_conformance.readers.onnx_file.tracing.features import Feature
 from encoder_conformance.spec.axes import Array
 
 
@@ -53,11 +53,13 @@ def row_axis(operation: Operation, index: Array, axes: tuple[int, ...]) -> tuple
 
 
 def _across(operation: Operation, grouped: Array) -> Feature | None:
-    """What it is where each group [groups, elements] is of features of several positions; or, of scores
-    [B, H, S, S], of those of one query and key, by all heads or in all items."""
+    """What it is where each group [groups, elements] is of features of several positions, or of fewer than all of one;
+    or, of scores [B, H, S, S], of those of one query and key, by all heads or in all items."""
     if len(operation.shape) != 4:
-        rows = grouped // operation.shape[-1]
-        return "pooled" if bool((rows.max(1) > rows.min(1)).all()) else None
+        F = operation.shape[-1]
+        across = grouped.max(1) // F > grouped.min(1) // F
+        is_part = grouped.shape[1] < F and not bool(across.any())
+        return "norm_of_part" if is_part else "pooled" if bool(across.all()) else None
     places = np.unravel_index(grouped, operation.shape)
     across = {axis for axis, at in enumerate(places) if (at != at[:, :1]).any()}
     if not across <= {0, 1}:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from encoder_conformance.readers.onnx_file.tracing.expressions import Expression, UnsupportedPattern
-from encoder_conformance.readers.onnx_file.tracing.unsupported import Feature
+from encoder_conformance.readers.onnx_file.tracing.features import Feature
 from encoder_conformance.spec.axes import Array, Elementwise
 
 CLOSE = 1e-5

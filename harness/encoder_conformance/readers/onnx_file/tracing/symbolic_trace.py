@@ -46,6 +46,7 @@ from encoder_conformance.readers.onnx_file.tracing.expressions import (
     Weights,
     rows_of,
 )
+from encoder_conformance.readers.onnx_file.tracing.features import Feature
 from encoder_conformance.readers.onnx_file.tracing.heads_apart import put_together, summed
 from encoder_conformance.readers.onnx_file.tracing.limits import refuse_limits
 from encoder_conformance.readers.onnx_file.tracing.matrix_products import is_part_of_a_rotation, linear_map, product_of
@@ -58,7 +59,6 @@ from encoder_conformance.readers.onnx_file.tracing.recognition import (
     view_of,
 )
 from encoder_conformance.readers.onnx_file.tracing.rows import axes_of, row_axis
-from encoder_conformance.readers.onnx_file.tracing.unsupported import Feature
 from encoder_conformance.readers.onnx_file.tracing.value_table import ValueTable, data_inputs
 from encoder_conformance.spec.axes import Array
 

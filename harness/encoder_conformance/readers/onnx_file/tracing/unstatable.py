@@ -1,6 +1,6 @@
 """Which of the parts that some encoder layers have otherwise than the specification no layer can be stated to have."""
 
-from encoder_conformance.readers.onnx_file.tracing.unsupported import Feature
+from encoder_conformance.readers.onnx_file.tracing.features import Feature
 
 BEYOND: tuple[Feature, ...] = (
     *("parallel", "convolution", "fourier", "batch", "relative", "products", "blocks", "bias_of_x", "sums"),
@@ -12,6 +12,6 @@ BEYOND: tuple[Feature, ...] = (
     *("attention_alone", "network_alone", "softmax_of_features", "grouped_map", "map_of_positions"),
     *("unmapped", "heads_beside", "no_projection", "one_map", "subtracted"),
     *("second_gain", "shifted", "drawn", "gated_skip", "heads_merged", "one_query", "one_key", "map_of_heads"),
-    "tied_items",
+    *("tied_items", "norm_of_part"),
 )
 """What no layer can be stated to have: to name a layer helps nobody there."""

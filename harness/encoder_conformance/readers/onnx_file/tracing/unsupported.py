@@ -3,22 +3,7 @@
 A pattern that is not followed names its node. Where it is one of these, the user is told which.
 """
 
-from typing import Literal
-
-Feature = Literal[
-    "rope", "layer_scale", "gated", "qk_norm", "softcap", "sandwich", "residual_scale", "grouped_queries", "parallel",
-    "convolution", "recurrence", "control_flow", "experts", "fused", "integer_product", "position_bias", "window",
-    "own_mask", "fourier", "batch", "relative", "products", "blocks", "one_gain", "bias_of_x", "sums", "added",
-    "distance", "positions", "largest", "unkeyed", "talking_heads", "branch_norms", "skip_scaled", "head_gains",
-    "softmax_over_queries", "by_place", "softmax_over_heads", "softmax_over_items", "padded", "skip_twice", "modulated",
-    "self_hidden", "norm_kinds", "activation", "normed_skip", "normed_first", "normed_first_branch", "head_scales",
-    "no_softmax", "latent", "gated_attention", "no_norm", "own_keys", "over_positions", "pooled", "overwritten",
-    "keys_overwritten", "second_bias", "second_softmax", "activated", "side_by_side", "limited", "turned_first",
-    "attention_alone", "network_alone", "softmax_of_features", "grouped_map", "map_of_positions", "unmapped",
-    "weights_scaled", "late_division", "heads_beside", "heads_cut", "no_projection", "one_map", "subtracted",
-    "of_a_branch", "skip_of_first", "skip_of_attention", "skip_of_branch", "left_out", "second_gain", "shifted",
-    "drawn", "gated_skip", "heads_merged", "one_query", "one_key", "map_of_heads", "tied_items",
-]  # fmt: skip
+from encoder_conformance.readers.onnx_file.tracing.features import Feature
 
 NO_LAYER = "not an encoder layer as the specification knows it: "
 """What the sentences follow."""
@@ -143,6 +128,11 @@ SENTENCES: dict[Feature, tuple[str, str]] = {
         "query, key or value is computed from another map of x, as in multi-head latent attention; in the "
         "specification each is one map of x (E-5)",
         f"multiply the two maps, which computes the same where no norm stands between them, or {_SOURCE}",
+    ),
+    "norm_of_part": (
+        "a norm, a mean or a softmax takes some of the features of a position alone, as of the keys and values of "
+        "multi-head latent attention; in the specification a norm takes all of a position, or of a head (E-1, E-27)",
+        _SOURCE,
     ),
     "no_softmax": (
         "attention's weights are no softmax of the scores over the keys (E-5), as of a sigmoid, a ReLU, or a softmax "
