@@ -165,6 +165,8 @@ class ModuleDescription(Description):
     epsilon_of_format: bool = False
     trains_unless_told: bool = False
     padded_item_is_nan: bool
+    padded_item_raises: Plain = ""
+    """What it raises for an item that is padding alone, where one that shows a position is taken."""
     padding_moves_rows: bool = False
     lengths: tuple[int, ...] = ()
     called: tuple[Plain, ...] = ()

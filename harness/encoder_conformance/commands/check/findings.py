@@ -321,6 +321,10 @@ def _of_inputs(described: ModuleDescription) -> Iterator[Finding]:
         message = "an item that is padding alone gives NaN, and so does every gradient of its batch"
         hint = "keep such items out of the batch; their gradients are not judged"
         yield _warning("fully-masked-rows-undefined", message, hint)
+    if described.padded_item_raises:
+        message = f"an item that is padding alone is refused: {described.padded_item_raises}"
+        hint = "keep such items out of the batch; they are not asked"
+        yield _warning("fully-masked-rows-undefined", message, hint)
 
 
 _STATE_IT = "say what it should be with --layer, and it is judged as that"

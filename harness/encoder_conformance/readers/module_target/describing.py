@@ -153,6 +153,7 @@ def _answering(found: Examination) -> dict[str, Any]:
         "other_answers": found.other_answers,
         "trains_unless_told": found.trains_unless_told,
         "padded_item_is_nan": found.padded_item_is_nan,
+        "padded_item_raises": found.padded_item_raises,
         "padding_moves_rows": found.padding_moves_rows,
     }
 

@@ -67,6 +67,7 @@ class Examination:
     """Whether that is so for its norms' epsilon alone, which is another in each format."""
     trains_unless_told: bool = False
     padded_item_is_nan: bool = False
+    padded_item_raises: str = ""
     padding_moves_rows: bool = False
     """Whether what its submodules show has other rows where padding is hidden, or rows in another order."""
     of_no_step: tuple[str, ...] = ()
