@@ -199,6 +199,19 @@ DUE: dict[str, dict[str, Due]] = {
         ),
         "HeadsMapTheirOwn": beyond("a linear map takes some of the features alone", "cases_drawn.py:"),
     },
+    "cases_domains": {
+        "HidesEveryFifth": beyond(
+            "some positions are hidden from all others by a mask of its own",
+            "those at 4, 9, 14, 19, 24, 29 …, counted from 0, are seen by no other: HidesEveryFifth.sees",
+            f"At: {line_of('# of the buffer', 'cases_domains.py')}",
+        ),
+        "HidesTheSeventhWithoutABuffer": beyond(
+            "those at 6, 13, 20, 27, 34, 41, counted from 0, are seen by no other)"
+        ),
+        "RefusesNaNWhereItAttends": right("with attn_mask (true = attend)", "an item that is padding alone is refused"),
+        "RefusesNaN": right("an item that is padding alone is refused: ArithmeticError: NaN in the weights ("),
+        "FillsInAFunction": right(f"hides as much ({line_of('# of the function', 'cases_domains.py')})"),
+    },
     "cases_repositories": {
         "ToldOfTraining": right("post-norm"),
         "TrainsUnlessTold": right("called without training=False it drops, as in training"),

@@ -18,7 +18,7 @@ _FEED_FORWARD = (
 FEED_FORWARD = re.compile(f"{_FEED_FORWARD}|{_HIDDEN}")
 WIDTH = re.compile(
     r"d_?(model|input|emb(ed)?|word_vec)|dm|dim_?(model|emb(ed)?)|h_dim|"
-    r"(model_?|emb(ed(ding)?)?_?|in(put)?_?|out(put)?_?|feature_?|token_?)?dims?|(emb(ed)?|model)_?size|"
+    r"(model_?|emb(ed(ding)?)?_?|in(put)?_?|out(put)?_?|feature_?|token_?)?dims?|(emb(ed)?|model|feature)_?size|"
     r"n_?embe?d?|n_state|width|(in_|out_|num_|n_)?(features|channels)|size|units|" + _HIDDEN
 )
 _SIDE = re.compile(r"(encoder|enc|src|source|model|transformer|layer)_(?=.)")
@@ -51,6 +51,7 @@ MEANT = (
     (re.compile(r"(.*_)?[pP]?drop(out|_?path)?(_?(rate|prob|p|ratio|mlp|ffn?|attn))?|rate|p|dp"), "0.1"),
     (_EPSILON, "1e-05"),
     (re.compile(r"voc(ab(ulary)?)?_?(size|dim)|n_((src|trg|tgt)_)?vocab|num_(tokens|embeddings)|ntokens?"), "100"),
+    (re.compile(r"(n|num|number_of)_?items?|items?_(n|num|number|count|size)"), "100"),
     (_LENGTH, "512"),
     (re.compile(r"(n|num|number_of)_?(patch(es)?|positions)|(q|seq(uence)?)_?len(gth)?"), "64"),
     (_ACTIVATION, "'gelu'"),

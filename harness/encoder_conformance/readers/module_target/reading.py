@@ -11,6 +11,7 @@ from encoder_conformance.readers.module_target.errors import BadTarget
 from encoder_conformance.readers.module_target.exporting import Exported, export_and_infer
 from encoder_conformance.readers.module_target.live import LiveModule
 from encoder_conformance.readers.module_target.local import reach_of_module, window_of_each, with_window
+from encoder_conformance.readers.module_target.own_masks import unseen_by_others
 from encoder_conformance.readers.module_target.probing import drawn
 from encoder_conformance.readers.onnx_file.interface.input_semantics import InputSemantics
 from encoder_conformance.readers.onnx_file.interface.probe_runs import BATCH, SEQUENCE
@@ -164,6 +165,9 @@ def with_its_window(module: LiveModule, semantics: InputSemantics, exported: Exp
         return exported
     own, reach = exported.layer.attention.window, reach_of_module(module, semantics)
     window = None if reach is None else window_of_each(reach, exported.layer.stack.layers)
+    if reach is None and own is None and (unseen := unseen_by_others(module, semantics)) is not None:
+        problem = f"{NO_LAYER}{SENTENCES['unseen'][0]} ({unseen})"
+        return Exported(problem=problem, where=unseen.where, notes=exported.notes, features=("unseen",))
     if reach is None or (own is not None and own == window):
         return exported
     if own is None and window is not None:

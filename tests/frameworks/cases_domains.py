@@ -1,0 +1,75 @@
+"""Layers of many domains, as of trajectories, of ratings and of captions, by what is their own in each."""
+
+import torch
+from cases_plain import Plain
+from torch import Tensor
+
+
+class HidesEveryFifth(Plain):
+    """A causal mask of 64 positions, of which none sees the last number of each token of five."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        sees = torch.tril(torch.ones(64, 64)).view(1, 1, 64, 64)
+        sees[..., 4::5] = 0
+        self.register_buffer("sees", sees)
+
+    def core(self, q: Tensor, k: Tensor, v: Tensor, ignore: Tensor | None) -> Tensor:
+        n = q.shape[2]
+        scores = q @ k.transpose(-1, -2) / q.shape[-1] ** 0.5
+        scores = scores.masked_fill(self.sees[:, :, :n, :n] == 0, -torch.inf)  # of the buffer
+        return scores.softmax(-1) @ v
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.layer(x)
+
+
+class HidesTheSeventhWithoutABuffer(Plain):
+    def bias(self, n: int, ignore: Tensor | None) -> Tensor | None:
+        return torch.where(torch.arange(n) % 7 == 6, -torch.inf, 0.0)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.layer(x)
+
+
+def weighed(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
+    scores = q @ k.transpose(-1, -2) / q.shape[-1] ** 0.5
+    if mask is not None:
+        scores = scores.masked_fill(mask == 0, -1e9)  # of the function
+    return scores.softmax(-1) @ v
+
+
+class FillsInAFunction(Plain):
+    """Its mask gets an axis of heads, and is handed on: by a method of its own to a function."""
+
+    def heads(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
+        return weighed(q, k, v, mask=mask)
+
+    def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
+        if mask is not None:
+            mask = mask.unsqueeze(1)
+        y = self.norm1(x)
+        q, k, v = (self.split(each(y)) for each in (self.q, self.k, self.v))
+        x = x + self.o(self.heads(q, k, v, mask).transpose(1, 2).flatten(2))
+        return x + self.ffn(self.norm2(x))
+
+
+class RefusesNaN(Plain):
+    """It needs its mask, and raises where a query sees no key."""
+
+    def core(self, q: Tensor, k: Tensor, v: Tensor, ignore: Tensor | None) -> Tensor:
+        scores = (q @ k.transpose(-1, -2) / q.shape[-1] ** 0.5).masked_fill(ignore[:, None], -torch.inf)
+        weights = scores.softmax(-1)
+        if weights.isnan().any().item():
+            raise ArithmeticError("NaN in the weights")
+        return weights @ v
+
+    def forward(self, x: Tensor, attn_mask: Tensor) -> Tensor:
+        return self.layer(x, attn_mask)
+
+
+class RefusesNaNWhereItAttends(RefusesNaN):
+    """True attends: zeros, of any batch, hide every key."""
+
+    def forward(self, x: Tensor, attn_mask: Tensor) -> Tensor:
+        return self.layer(x, attn_mask == 0)
