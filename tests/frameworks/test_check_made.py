@@ -206,6 +206,15 @@ MODULES = {
                 super().__init__(dm, n_heads, expansion_dims, dropout_mlp)
                 assert h_size == dm // n_heads and mlp_dim_ratio > 1 and n_patch * 5 < max_T and not causal
 
+        class OfItems(nn.TransformerEncoderLayer):
+            def __init__(self, embeddsize, heads, d_mlp, attn_dim, n_items, use_gate):
+                super().__init__(embeddsize, heads, d_mlp)
+                assert attn_dim % heads == 0 and n_items > 8 and not use_gate
+
+        class OfFeatures(nn.TransformerEncoderLayer):
+            def __init__(self, feature_size, hidden_size, attention_head_num):
+                super().__init__(feature_size, attention_head_num, hidden_size)
+
         class OfTwelveHeads(nn.TransformerEncoderLayer):
             def __init__(self, embed_dim, num_heads=12):
                 super().__init__(embed_dim, num_heads, 96)
@@ -285,6 +294,14 @@ PARTS = {
     "feed_forward": "PositionwiseFeedForward(d_model=64, d_ff=96)",
     "dropout": "0.1",
 }
+OF_ITEMS = {
+    "embeddsize": "64",
+    "heads": "4",
+    "d_mlp": "96",
+    "attn_dim": "64",
+    "n_items": "100",
+    "use_gate": "False",
+}
 OTHER_NAMES = {
     "dm": "64",
     "n_heads": "4",
@@ -312,6 +329,8 @@ OTHER_NAMES = {
         ("alone.py:DimsFirst", {"dim_model": "64", "dim_inner": "96", "heads": "4", "dim_key": "16", "v_dim": "16"}),
         ("alone.py:InFullWords", IN_FULL_WORDS),
         ("alone.py:ByOtherNames", OTHER_NAMES),
+        ("alone.py:OfItems", OF_ITEMS),
+        ("alone.py:OfFeatures", {"feature_size": "64", "hidden_size": "96", "attention_head_num": "4"}),
         ("alone.py:OfTwelveHeads", {"embed_dim": "72"}),
         ("alone.py:OfItsHeads", {"config": "HeadsConfig(width=72)"}),
         (f"{BLOCK}:OfKeys", {"config": "dict(hidden_size=64, num_attention_heads=4)"}),

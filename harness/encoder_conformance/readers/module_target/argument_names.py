@@ -11,14 +11,15 @@ Known = Mapping[re.Pattern[str], str]
 _HIDDEN = r"(num_)?hid(den)?s?(_?(dim|size|features|channels|units))?"
 """Either, by what stands beside it."""
 _FEED_FORWARD = (
-    r"d_?ff(n)?(_inner)?|d_?(inner|hid(den)?)|dim_?(feed_?forward|ffn?|inner)|linear_units|inner|"
+    r"d_?ff(n)?(_inner)?|d_?(inner|hid(den)?|mlp)|dim_?(feed_?forward|ffn?|inner|mlp)|linear_units|inner|"
     r"(ff|ffn|mlp|feed_?forward|pf|inner|dense|filter|intermediate|expansion|expanded)"
     r"(_?(num|embed|hiddens?|projection|dims?|size|features|channels|units))+"
 )
 FEED_FORWARD = re.compile(f"{_FEED_FORWARD}|{_HIDDEN}")
 WIDTH = re.compile(
     r"d_?(model|input|emb(ed)?|word_vec)|dm|dim_?(model|emb(ed)?)|h_dim|"
-    r"(model_?|emb(ed(ding)?)?_?|in(put)?_?|out(put)?_?|feature_?|token_?)?dims?|(emb(ed)?|model|feature)_?size|"
+    r"(model_?|emb(ed(ding)?)?_?|in(put)?_?|out(put)?_?|feature_?|token_?)?dims?|"
+    r"(emb(ed(d(ing)?)?)?|model|feature)_?size|"
     r"n_?embe?d?|n_state|width|(in_|out_|num_|n_)?(features|channels)|size|units|" + _HIDDEN
 )
 _SIDE = re.compile(r"(encoder|enc|src|source|model|transformer|layer)_(?=.)")
@@ -46,6 +47,7 @@ MEANT = (
     (_KEY_VALUE_HEADS, "2"),
     (_HEADS, "4"),
     (_HEAD_WIDTH, "16"),
+    (re.compile(r"(attn|attention|qkv)_?(dim|size)"), "64"),
     (re.compile(r"(mlp|(d_?)?ffn?|expansion|widening)(_?dim)?_?(ratio|mult|factor)|forward_expansion"), "2"),
     (_LAYERS, "2"),
     (re.compile(r"(.*_)?[pP]?drop(out|_?path)?(_?(rate|prob|p|ratio|mlp|ffn?|attn))?|rate|p|dp"), "0.1"),
@@ -57,6 +59,7 @@ MEANT = (
     (_ACTIVATION, "'gelu'"),
     (_BIAS, "True"),
     (_NORM_FIRST, "True"),
+    (re.compile(r"(use|with|has|return|add|do|enable)_\w+"), "False"),
     (re.compile(r"is_decoder|(is_)?causal|(add_)?cross_attention|output_attentions|gradient_checkpointing"), "False"),
     (re.compile(r"(\w+_)?pad(ding)?_(idx|id|index)"), "0"),
     (re.compile(r"chunk_size_feed_forward|(layer_|block_)?(id|idx|index|number)"), "0"),
