@@ -73,3 +73,17 @@ class RefusesNaNWhereItAttends(RefusesNaN):
 
     def forward(self, x: Tensor, attn_mask: Tensor) -> Tensor:
         return self.layer(x, attn_mask == 0)
+
+
+class NormsWhatSkipsBesidePyTorchsOwn(Plain):
+    """PyTorch's attention moves the batch behind the positions: what it reads is a norm that was moved."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.attention = torch.nn.MultiheadAttention(self.D, self.H, batch_first=True)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.norm1(x)  # of the norm
+        x = x + self.attention(x, x, x)[0]
+        x = self.norm2(x)
+        return x + self.ffn(x)

@@ -208,6 +208,9 @@ DUE: dict[str, dict[str, Due]] = {
         "HidesTheSeventhWithoutABuffer": beyond(
             "those at 6, 13, 20, 27, 34, 41, counted from 0, are seen by no other)"
         ),
+        "NormsWhatSkipsBesidePyTorchsOwn": beyond(
+            "what skips a sub-layer is normed", f"At: {line_of('# of the norm', 'cases_domains.py')}"
+        ),
         "RefusesNaNWhereItAttends": right("with attn_mask (true = attend)", "an item that is padding alone is refused"),
         "RefusesNaN": right("an item that is padding alone is refused: ArithmeticError: NaN in the weights ("),
         "FillsInAFunction": right(f"hides as much ({line_of('# of the function', 'cases_domains.py')})"),

@@ -63,8 +63,8 @@ def _folder_of(method: FunctionType) -> Path:
 
 def _part_called(call: ast.Call, module: object, method: FunctionType) -> object:
     """The part of `self.attention(…)` or `self.attention.forward(…)`, the first of `self.heads[i](…)`, or its class
-    where that comes into being in a call, as in Flax Linen: of `Attention(…)(…)`, too; or the method of `self.attend(…)`,
-    or the function of `attend(…)`. None of another call."""
+    where that comes into being in a call, as in Flax Linen: of `Attention(…)(…)`, too; or the method of
+    `self.attend(…)`, or the function of `attend(…)`. None of another call."""
     made = call.func
     if isinstance(made, ast.Attribute) and made.attr in _CALLS and not isinstance(made.value, ast.Name):
         made = made.value
@@ -108,8 +108,8 @@ def _is_named(node: ast.AST, name: str) -> bool:
 
 
 def line_of_part(module: object, name: str) -> str:
-    """The first line of a module's own call that reads its part of this name, or else of another of its methods, as they
-    are written; "" as above."""
+    """The first line of a module's own call that reads its part of this name, or else of another of its methods, in
+    their order; "" as above."""
     kinds = (kind for kind in _kind_of(module).__mro__ if kind.__module__ == _kind_of(module).__module__)
     others = (each for kind in kinds for each in vars(kind).values() if inspect.isfunction(each))
     methods = chain(_calls_of(module), (each for each in others if each.__name__ != "__init__"))

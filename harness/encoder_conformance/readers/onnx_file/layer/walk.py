@@ -234,7 +234,7 @@ class Walk:
         taken = self.steps.get(recorded(step))  # a step that no operation shows hands on who reads it
         self.readers.setdefault(value, self.readers.get(step.makes, "") if taken is None else taken.name)
         if isinstance(known, TracedNorm) and known.of.operation is operation:
-            self.differ(NORMED_SKIP, step, known, "normed_skip")
+            self.differences.append(Difference(NORMED_SKIP, stage_of(step.step), known.made, "normed_skip"))
             self.at[value] = operation
         elif known is not operation:
             what = f"{formula(operation)} in place of {formula(known)}, taken for"
