@@ -87,3 +87,39 @@ class NormsWhatSkipsBesidePyTorchsOwn(Plain):
         x = x + self.attention(x, x, x)[0]
         x = self.norm2(x)
         return x + self.ffn(x)
+
+
+class SwitchedByAMask(Plain):
+    """An argument that is named as a mask says whether attention is causal."""
+
+    def forward(self, x: Tensor, padding: Tensor | None = None, attn_mask=None) -> Tensor:
+        y = self.norm1(x)
+        q, k, v = (self.split(each(y)) for each in (self.q, self.k, self.v))
+        scores = q @ k.transpose(-1, -2) / q.shape[-1] ** 0.5
+        if attn_mask:  # of the switch
+            scores = scores.masked_fill(torch.ones(scores.shape[-2:]).triu(1) > 0, -torch.inf)
+        if padding is not None:
+            scores = scores.masked_fill(padding[:, None, None], -torch.inf)
+        x = x + self.o((scores.softmax(-1) @ v).transpose(1, 2).flatten(2))
+        return x + self.ffn(self.norm2(x))
+
+
+class AsksAMaskForItsTruth(Plain):
+    """`if mask` for `if mask is not None`."""
+
+    def core(self, q: Tensor, k: Tensor, v: Tensor, ignore: Tensor | None) -> Tensor:
+        scores = q @ k.transpose(-1, -2) / q.shape[-1] ** 0.5
+        if ignore:
+            scores = scores.masked_fill(ignore[:, None, None], -torch.inf)
+        return scores.softmax(-1) @ v
+
+
+class FillsByItsFormat(Plain):
+    """The least number of float32 that people know, and one that float16 has for all others."""
+
+    def core(self, q: Tensor, k: Tensor, v: Tensor, ignore: Tensor | None) -> Tensor:
+        scores = q @ k.transpose(-1, -2) / q.shape[-1] ** 0.5
+        if ignore is not None:
+            least = -1e9 if scores.dtype == torch.float32 else -1e4
+            scores = scores.masked_fill(ignore[:, None, None], least)
+        return scores.softmax(-1) @ v

@@ -208,6 +208,13 @@ DUE: dict[str, dict[str, Due]] = {
         "HidesTheSeventhWithoutABuffer": beyond(
             "those at 6, 13, 20, 27, 34, 41, counted from 0, are seen by no other)"
         ),
+        "SwitchedByAMask": right(
+            f"attn_mask is true or false ({line_of('# of the switch', 'cases_domains.py')}), and no array",
+            "with padding (true = ignore)",
+        ),
+        "AsksAMaskForItsTruth": Due(
+            1, ("padding is refused in every form", "Boolean value of Tensor"), ("true or false",)
+        ),
         "NormsWhatSkipsBesidePyTorchsOwn": beyond(
             "what skips a sub-layer is normed", f"At: {line_of('# of the norm', 'cases_domains.py')}"
         ),
@@ -1195,3 +1202,11 @@ def test_of_numbers_that_hide_alike_the_same_is_named_with_a_layer_and_without(
         assert ended.status == (1 if layer else 0), printed
         assert "Masked scores are filled with −1e9" in printed, printed
         assert not layer or "At: cases_drawn.py:" in printed, printed
+
+
+def test_a_number_that_hides_and_depends_on_the_format_is_a_choice_in_each(conform: Callable, tmp_path: Path) -> None:
+    ended = conform("check", HERE / "cases_domains.py:FillsByItsFormat", "--out", tmp_path / "out")
+    printed = " ".join(ended.stdout.split())
+    assert ended.status == 0, printed
+    assert "mask-filled-minus-1e9 in float32" in printed, printed
+    assert "mask-filled-minus-1e4 in float64" in printed, printed

@@ -91,9 +91,11 @@ def _made_in_setup(module: object, name: str) -> object:
 
 
 def _class_named(made: ast.AST, method: FunctionType) -> object:
-    """The class of `Class(…)`, or the function of a bare name, by the names of the function that has it."""
+    """The class of `Class(…)`, or the function of `name` or `Class.name`, by the names of the function that has it."""
     named = made.func if isinstance(made, ast.Call) else made
-    found = inspect.unwrap(method).__globals__.get(named.id) if isinstance(named, ast.Name) else None
+    owner = named.value if isinstance(named, ast.Attribute) and named is made else named
+    found = inspect.unwrap(method).__globals__.get(owner.id) if isinstance(owner, ast.Name) else None
+    found = getattr(found, named.attr, None) if isinstance(named, ast.Attribute) and found is not None else found
     return found if isinstance(made, ast.Call) or inspect.isfunction(found) else None
 
 

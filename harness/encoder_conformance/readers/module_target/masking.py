@@ -15,7 +15,7 @@ from encoder_conformance.readers.module_target.live import LiveModule
 from encoder_conformance.readers.module_target.mask_effects import effect_of, is_unread, raises
 from encoder_conformance.readers.module_target.objects_made import class_in_place_of
 from encoder_conformance.readers.module_target.probing import drawn, features_turned, probe_of
-from encoder_conformance.readers.module_target.refusing import without_refusals
+from encoder_conformance.readers.module_target.refusing import is_switch, without_refusals
 from encoder_conformance.readers.onnx_file.graph.execution import ExecutionError
 from encoder_conformance.readers.onnx_file.interface.input_semantics import InputSemantics, semantics_of
 from encoder_conformance.readers.onnx_file.interface.mask_semantics import MaskSemantics, Polarity, polarities_of
@@ -344,6 +344,8 @@ def _refused(
     raises at that of the probe."""
     if made := class_in_place_of(name, runner, {"x": drawn(found.x_shape(found.B, found.S))}):
         return UnusableMask(argument=name, kind="object", form=made)
+    if is_switch(runner, drawn(found.x_shape(found.B, found.S)), name, refused.values()):
+        return UnusableMask(argument=name, kind="switch")
     batches = sorted({*_BATCHES, num_heads} - {found.S}) if found.layout != "SD" else [found.B]
     order = [(dtype, axes) for axes in reversed(_USUAL) for dtype in _DTYPES]
     taken = {
