@@ -123,3 +123,14 @@ class FillsByItsFormat(Plain):
             least = -1e9 if scores.dtype == torch.float32 else -1e4
             scores = scores.masked_fill(ignore[:, None, None], least)
         return scores.softmax(-1) @ v
+
+
+class CausalUnlessTold(Plain):
+    def forward(self, x: Tensor, padding: Tensor | None = None, diagonal_mask: bool = True) -> Tensor:
+        self.is_causal = diagonal_mask
+        return self.layer(x, padding)
+
+    def bias(self, n: int, ignore: Tensor | None) -> Tensor:
+        later = torch.ones(n, n, dtype=torch.bool).triu(1) & self.is_causal
+        hidden = later if ignore is None else later | ignore[:, None, None, :]
+        return torch.zeros(hidden.shape).masked_fill(hidden, -torch.inf)

@@ -208,6 +208,9 @@ DUE: dict[str, dict[str, Due]] = {
         "HidesTheSeventhWithoutABuffer": beyond(
             "those at 6, 13, 20, 27, 34, 41, counted from 0, are seen by no other)"
         ),
+        "CausalUnlessTold": right(
+            "no position sees a later one unless diagonal_mask is false: it is judged with"
+        )._replace(said=("This is a correct", "unless diagonal_mask is false: it is judged with a causal mask")),
         "SwitchedByAMask": right(
             f"attn_mask is true or false ({line_of('# of the switch', 'cases_domains.py')}), and no array",
             "with padding (true = ignore)",

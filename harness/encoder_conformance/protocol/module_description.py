@@ -127,6 +127,8 @@ class ModuleDescription(Description):
     attention: Plain = ""
     causal: bool
     always_causal: bool
+    causal_unless: Plain = ""
+    """The argument that is true unless it is given, and makes it causal."""
     across_batch: bool
     stated: Layer | None
     notes: tuple[Finding, ...]

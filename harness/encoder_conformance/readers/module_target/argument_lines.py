@@ -20,7 +20,7 @@ def line_of_argument(module: object, name: str) -> str:
     """`model.py:40`, the first line of a module's own call that reads this argument, or else names it, or of the part
     or function that it is handed to there; "" where there is none, or its source is not to be had. A line that gives
     it another shape or format alone, under its own name, is passed over."""
-    methods = (each for each in _calls_of(module) if name in inspect.signature(each).parameters)
+    methods = (each for each in calls_of(module) if name in inspect.signature(each).parameters)
     return next((_line_in(each, module, name, ()) for each in methods), "")
 
 
@@ -45,7 +45,7 @@ def _handed_to(
     part = _part_called(call, module, method)
     is_function, is_own = inspect.isfunction(part), inspect.ismethod(part)
     owner = module if is_function or is_own else part
-    methods = [part] if is_function else [part.__func__] if is_own else [*_calls_of(part)]
+    methods = [part] if is_function else [part.__func__] if is_own else [*calls_of(part)]
     for each in methods:
         if _is_beside(_folder_of(each), _folder_of(method)):
             named = [*inspect.signature(each).parameters][0 if is_function else 1 :]
@@ -114,11 +114,12 @@ def line_of_part(module: object, name: str) -> str:
     their order; "" as above."""
     kinds = (kind for kind in _kind_of(module).__mro__ if kind.__module__ == _kind_of(module).__module__)
     others = (each for kind in kinds for each in vars(kind).values() if inspect.isfunction(each))
-    methods = chain(_calls_of(module), (each for each in others if each.__name__ != "__init__"))
+    methods = chain(calls_of(module), (each for each in others if each.__name__ != "__init__"))
     return next(filter(None, (_first_line(each, lambda tree: _held_at(tree, name)) for each in methods)), "")
 
 
-def _calls_of(module: object) -> Iterator[FunctionType]:
+def calls_of(module: object) -> Iterator[FunctionType]:
+    """The methods by which its framework calls it."""
     methods = (getattr(_kind_of(module), each, None) for each in _CALLS)
     return (each for each in methods if inspect.isfunction(each))
 

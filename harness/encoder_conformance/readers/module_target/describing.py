@@ -29,6 +29,7 @@ def described(found: Examination) -> ModuleDescription:
         **_of_arguments(found),
         causal=semantics.causal,
         always_causal=found.always_causal,
+        causal_unless=found.causal_unless,
         across_batch=semantics.across_batch,
         stated=found.stated,
         notes=(*_notes(found), *found.notes),

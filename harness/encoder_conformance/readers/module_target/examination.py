@@ -47,6 +47,7 @@ class Examination:
     """None before they were."""
     absent: tuple[str, ...] = ()
     always_causal: bool = False
+    causal_unless: str = ""
     dtypes: tuple[DtypeName, ...] = ("float32",)
     """What it is read and proved in, the widest first."""
     taken: tuple[DtypeName, ...] = ()

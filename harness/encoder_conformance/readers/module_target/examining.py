@@ -13,6 +13,7 @@ from encoder_conformance.protocol.module_description import OtherAnswer
 from encoder_conformance.readers.module_target.allocated import with_numbers
 from encoder_conformance.readers.module_target.biases import settled
 from encoder_conformance.readers.module_target.by_effect import opened_otherwise, turned_otherwise, without_positions
+from encoder_conformance.readers.module_target.causal_switch import causal_unless
 from encoder_conformance.readers.module_target.errors import BadTarget
 from encoder_conformance.readers.module_target.examination import Examination
 from encoder_conformance.readers.module_target.exporting import Exported
@@ -264,6 +265,8 @@ def _find_masks(examination: Examination, semantics: InputSemantics, known: Laye
         examination.offered = offered_from_the_first(examination, semantics, heads, far)
         examination.semantics = examination.offered.semantics
         examination.always_causal = causal_with_open_masks(examination.read, examination.semantics)
+        if examination.always_causal:
+            examination.causal_unless = causal_unless(examination.read, examination.semantics)
     _ask_of_padding_alone(examination, heads)
 
 
