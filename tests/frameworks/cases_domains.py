@@ -89,6 +89,24 @@ class NormsWhatSkipsBesidePyTorchsOwn(Plain):
         return x + self.ffn(x)
 
 
+class NormsTheQueryAlone(Plain):
+    READS_NORM = "q"
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = self.norm1(x)  # for some of three
+        q, k, v = (self.split(getattr(self, each)(y if each in self.READS_NORM else x)) for each in "qkv")
+        x = x + self.o(self.core(q, k, v, None).transpose(1, 2).flatten(2))
+        return x + self.ffn(self.norm2(x))
+
+
+class NormsKeysAndValues(NormsTheQueryAlone):
+    READS_NORM = "kv"
+
+
+class NormsValues(NormsTheQueryAlone):
+    READS_NORM = "v"
+
+
 class SwitchedByAMask(Plain):
     """An argument that is named as a mask says whether attention is causal."""
 

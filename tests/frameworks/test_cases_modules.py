@@ -89,6 +89,10 @@ def line_of(remark: str, file: str = "cases_drawn.py") -> str:
     return f"{file}:{1 + next(number for number, line in enumerate(lines) if line.endswith(remark))}"
 
 
+OF_SOME = (
+    "some of query, key and value read x, and some its norm",
+    f"At: {line_of('# for some of three', 'cases_domains.py')}",
+)
 FILLED = line_of("# this one")
 OF_A_PART, THROWN_AWAY = (f"{line_of(mark, 'cases_found.py')})" for mark in ("# of the part", "# thrown away"))
 ONE_MAP = "its feed-forward network is one linear map", "return self.one(x)"
@@ -211,6 +215,9 @@ DUE: dict[str, dict[str, Due]] = {
         "CausalUnlessTold": right(
             "no position sees a later one unless diagonal_mask is false: it is judged with"
         )._replace(said=("This is a correct", "unless diagonal_mask is false: it is judged with a causal mask")),
+        "NormsTheQueryAlone": without("what skips", *OF_SOME, "the norm is read for query,"),
+        "NormsKeysAndValues": without("what skips", *OF_SOME, "x itself is read for query,"),
+        "NormsValues": without("what skips", *OF_SOME, "x itself is read for query and key,"),
         "SwitchedByAMask": right(
             f"attn_mask is true or false ({line_of('# of the switch', 'cases_domains.py')}), and no array",
             "with padding (true = ignore)",

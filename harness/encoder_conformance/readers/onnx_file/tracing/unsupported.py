@@ -17,7 +17,7 @@ Feature = Literal[
     "attention_alone", "network_alone", "softmax_of_features", "grouped_map", "map_of_positions", "unmapped",
     "weights_scaled", "late_division", "heads_beside", "heads_cut", "no_projection", "one_map", "subtracted",
     "of_a_branch", "skip_of_first", "skip_of_attention", "skip_of_branch", "left_out", "second_gain", "shifted",
-    "drawn", "gated_skip", "heads_merged", "one_query", "one_key", "map_of_heads", "tied_items", "unseen",
+    "drawn", "gated_skip", "heads_merged", "one_query", "one_key", "map_of_heads", "tied_items", "unseen", "some_norm",
 ]  # fmt: skip
 
 NO_LAYER = "not an encoder layer as the specification knows it: "
@@ -69,6 +69,7 @@ SENTENCES: dict[Feature, tuple[str, str]] = {
         "some positions are hidden from some others by a pattern of its own; the specification's masks are given",
         f"give the pattern by a mask [sequence, sequence], or {_SOURCE}",
     ),
+    "some_norm": ("some of query, key and value read x, and some its norm; in a layer all read the same", _SOURCE),
     "unseen": ("some positions are hidden from all others by a mask of its own; here masks are given", _SOURCE),
     "keys_overwritten": (
         "scores or weights of some queries or keys are overwritten with numbers (index_fill, scatter, scores[…] = v), "
