@@ -7,7 +7,7 @@ import textwrap
 from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
 from pathlib import Path
-from types import FunctionType
+from types import FunctionType, MethodType
 
 from encoder_conformance.protocol.module_description import argument_key
 from encoder_conformance.readers.module_target.errors import is_installed
@@ -42,13 +42,16 @@ def _handed_to(
 ) -> Iterator[tuple[FunctionType, object, str]]:
     """What is called with the argument, of the user's own: a method of a part, one of the module itself, or a function;
     whose `self` it has, and what it calls the argument."""
-    part = _part_called(call, module, method)
-    is_function, is_own = inspect.isfunction(part), inspect.ismethod(part)
-    owner = module if is_function or is_own else part
-    methods = [part] if is_function else [part.__func__] if is_own else [*calls_of(part)]
+    part, owner, methods = _part_called(call, module, method), module, list[FunctionType]()
+    if isinstance(part, FunctionType):
+        methods = [part]
+    elif isinstance(part, MethodType) and isinstance(part.__func__, FunctionType):
+        methods = [part.__func__]
+    else:
+        owner, methods = part, [*calls_of(part)]
     for each in methods:
         if _is_beside(_folder_of(each), _folder_of(method)):
-            named = [*inspect.signature(each).parameters][0 if is_function else 1 :]
+            named = [*inspect.signature(each).parameters][0 if each is part else 1 :]
             yield from ((each, owner, given) for given in _given_as(call, named, name))
 
 
