@@ -80,8 +80,7 @@ def _of_unusable(mask: UnusableMask, described: ModuleDescription, line: str, *,
             hint = f"what a {mask.form} hides is not asked"
             return _finding("warning", "mask-of-a-class", message, hint, **about)
         case "switch":
-            message = f"{name} is true or false{at}, and no array: {_WITHOUT}"
-            hint = f"--with {name}=True has it judged so"
+            message, hint = f"{name} is true or false{at}, and no array: {_WITHOUT}", f"--with {name}=True has it so"
             return _finding("note", "argument-not-taken", message, hint, argument=name)
         case "leaks":
             message = f"{name} hides in part: {mask.form} leaves {mask.leakage:.2g} of a position's influence"

@@ -22,7 +22,7 @@ _SHOWN = 6
 
 
 @dataclass(frozen=True)
-class Unseen:
+class HiddenPlaces:
     """The `places` of so many positions that change no later one, or no earlier one, which further ones do; `by`: the
     module's own array that has them, and where it is read."""
 
@@ -42,7 +42,7 @@ class Unseen:
         return f"{said}, counted from 0, {'is' if one else 'are'} seen by no other{self.by and f': {self.by}'}"
 
 
-def unseen_by_others(module: LiveModule, semantics: InputSemantics) -> Unseen | None:
+def unseen_by_others(module: LiveModule, semantics: InputSemantics) -> HiddenPlaces | None:
     """The positions that no other sees, though it sees those before and behind them; None where there are none, or
     items of one batch are not computed alike, so that nothing tells."""
     for S in _LENGTHS if semantics.layout != "SD" and not semantics.across_batch else ():
@@ -52,7 +52,7 @@ def unseen_by_others(module: LiveModule, semantics: InputSemantics) -> Unseen | 
             if not len(places):
                 return None
             by, where = next(_held_by(module, places, S), ("", ""))
-            return Unseen(S, tuple(map(int, places)), by, where)
+            return HiddenPlaces(S, tuple(map(int, places)), by, where)
     return None
 
 

@@ -7,6 +7,7 @@ import numpy as np
 
 from encoder_conformance.protocol.arguments import Layout
 from encoder_conformance.protocol.description import Fact
+from encoder_conformance.protocol.findings import SourceLine
 from encoder_conformance.readers.module_target.errors import BadTarget
 from encoder_conformance.readers.module_target.exporting import Exported, export_and_infer
 from encoder_conformance.readers.module_target.live import LiveModule
@@ -158,6 +159,12 @@ def refuse_one_length(module: LiveModule, x: Array, exported: Exported) -> None:
     raise BadTarget(problem, "layers are judged at several lengths", "one-length-alone", **about)
 
 
+def _line_of_constants(exported: Exported) -> str:
+    """The line that adds constants to the scores, if any is known to."""
+    found = (each.about.get("source") for each in exported.taken_for if each.kind == "constant-added-to-scores")
+    return next((str(SourceLine.model_validate(each)) for each in found if each), "")
+
+
 def with_its_window(module: LiveModule, semantics: InputSemantics, exported: Exported) -> Exported:
     """A layer is read at a few positions, and whether its attention is local seen at many: as a window, or else it is
     none that is known."""
@@ -167,7 +174,12 @@ def with_its_window(module: LiveModule, semantics: InputSemantics, exported: Exp
     window = None if reach is None else window_of_each(reach, exported.layer.stack.layers)
     if reach is None and own is None and (unseen := unseen_by_others(module, semantics)) is not None:
         problem = f"{NO_LAYER}{SENTENCES['unseen'][0]} ({unseen})"
-        return Exported(problem=problem, where=unseen.where, notes=exported.notes, features=("unseen",))
+        return Exported(
+            problem=problem,
+            where=unseen.where or _line_of_constants(exported),
+            notes=exported.notes,
+            features=("unseen",),
+        )
     if reach is None or (own is not None and own == window):
         return exported
     if own is None and window is not None:
