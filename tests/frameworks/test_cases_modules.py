@@ -89,6 +89,10 @@ def line_of(remark: str, file: str = "cases_drawn.py") -> str:
     return f"{file}:{1 + next(number for number, line in enumerate(lines) if line.endswith(remark))}"
 
 
+OF_SOME = (
+    "some of query, key and value read x, and some its norm",
+    f"At: {line_of('# for some of three', 'cases_domains.py')}",
+)
 FILLED = line_of("# this one")
 OF_A_PART, THROWN_AWAY = (f"{line_of(mark, 'cases_found.py')})" for mark in ("# of the part", "# thrown away"))
 ONE_MAP = "its feed-forward network is one linear map", "return self.one(x)"
@@ -198,6 +202,35 @@ DUE: dict[str, dict[str, Due]] = {
             ("✗", "cu_seqlens: positions"),
         ),
         "HeadsMapTheirOwn": beyond("a linear map takes some of the features alone", "cases_drawn.py:"),
+    },
+    "cases_domains": {
+        "HidesEveryFifth": beyond(
+            "some positions are hidden from all others by a mask of its own",
+            "those at 4, 9, 14, 19, 24, 29 …, counted from 0, are seen by no other: HidesEveryFifth.sees",
+            f"At: {line_of('# of the buffer', 'cases_domains.py')}",
+        ),
+        "HidesTheSeventhWithoutABuffer": beyond(
+            "those at 6, 13, 20, 27, 34, 41, counted from 0, are seen by no other)"
+        ),
+        "CausalUnlessTold": right(
+            "no position sees a later one unless diagonal_mask is false: it is judged with"
+        )._replace(said=("This is a correct", "unless diagonal_mask is false: it is judged with a causal mask")),
+        "NormsTheQueryAlone": without("what skips", *OF_SOME, "the norm is read for query,"),
+        "NormsKeysAndValues": without("what skips", *OF_SOME, "x itself is read for query,"),
+        "NormsValues": without("what skips", *OF_SOME, "x itself is read for query and key,"),
+        "SwitchedByAMask": right(
+            f"attn_mask is true or false ({line_of('# of the switch', 'cases_domains.py')}), and no array",
+            "with padding (true = ignore)",
+        ),
+        "AsksAMaskForItsTruth": Due(
+            1, ("padding is refused in every form", "Boolean value of Tensor"), ("true or false",)
+        ),
+        "NormsWhatSkipsBesidePyTorchsOwn": beyond(
+            "what skips a sub-layer is normed", f"At: {line_of('# of the norm', 'cases_domains.py')}"
+        ),
+        "RefusesNaNWhereItAttends": right("with attn_mask (true = attend)", "an item that is padding alone is refused"),
+        "RefusesNaN": right("an item that is padding alone is refused: ArithmeticError: NaN in the weights ("),
+        "FillsInAFunction": right(f"hides as much ({line_of('# of the function', 'cases_domains.py')})"),
     },
     "cases_repositories": {
         "ToldOfTraining": right("post-norm"),
@@ -1203,3 +1236,11 @@ def test_of_numbers_that_hide_alike_the_same_is_named_with_a_layer_and_without(
         assert ended.status == (1 if layer else 0), printed
         assert "Masked scores are filled with −1e9" in printed, printed
         assert not layer or "At: cases_drawn.py:" in printed, printed
+
+
+def test_a_number_that_hides_and_depends_on_the_format_is_a_choice_in_each(conform: Callable, tmp_path: Path) -> None:
+    ended = conform("check", HERE / "cases_domains.py:FillsByItsFormat", "--out", tmp_path / "out")
+    printed = " ".join(ended.stdout.split())
+    assert ended.status == 0, printed
+    assert "mask-filled-minus-1e9 in float32" in printed, printed
+    assert "mask-filled-minus-1e4 in float64" in printed, printed

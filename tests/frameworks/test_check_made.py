@@ -221,6 +221,20 @@ MODULES = {
                 super().__init__(dm, n_heads, expansion_dims, dropout_mlp)
                 assert h_size == dm // n_heads and mlp_dim_ratio > 1 and n_patch * 5 < max_T and not causal
 
+        class OfItems(nn.TransformerEncoderLayer):
+            def __init__(self, embeddsize, heads, d_mlp, attn_dim, n_items, use_gate):
+                super().__init__(embeddsize, heads, d_mlp)
+                assert attn_dim % heads == 0 and n_items > 8 and not use_gate
+
+        class OfTheTutorial(nn.TransformerEncoderLayer):
+            def __init__(self, ntoken, ninp, nhead, nhid, nlayers, n_classes, target_vocab_size):
+                super().__init__(ninp, nhead, nhid)
+                assert ntoken > 8 and nlayers == 2 and n_classes > 1 and target_vocab_size > 8
+
+        class OfFeatures(nn.TransformerEncoderLayer):
+            def __init__(self, feature_size, hidden_size, attention_head_num):
+                super().__init__(feature_size, attention_head_num, hidden_size)
+
         class OfTwelveHeads(nn.TransformerEncoderLayer):
             def __init__(self, embed_dim, num_heads=12):
                 super().__init__(embed_dim, num_heads, 96)
@@ -301,6 +315,23 @@ PARTS = {
     "feed_forward": "PositionwiseFeedForward(d_model=64, d_ff=96)",
     "dropout": "0.1",
 }
+OF_ITEMS = {
+    "embeddsize": "64",
+    "heads": "4",
+    "d_mlp": "96",
+    "attn_dim": "64",
+    "n_items": "100",
+    "use_gate": "False",
+}
+OF_THE_TUTORIAL = {
+    "ntoken": "100",
+    "ninp": "64",
+    "nhead": "4",
+    "nhid": "96",
+    "nlayers": "2",
+    "n_classes": "10",
+    "target_vocab_size": "100",
+}
 OTHER_NAMES = {
     "dm": "64",
     "n_heads": "4",
@@ -331,6 +362,9 @@ OTHER_NAMES = {
         ("alone.py:InOtherWords", IN_OTHER_WORDS),
         ("alone.py:OfItsDepth", {"depth": "64", "heads": "4", "ff_nodes": "96"}),
         ("alone.py:OfDeepLayers", {"depth": "2", "n_heads": "4", "embd_dim": "64"}),
+        ("alone.py:OfItems", OF_ITEMS),
+        ("alone.py:OfTheTutorial", OF_THE_TUTORIAL),
+        ("alone.py:OfFeatures", {"feature_size": "64", "hidden_size": "96", "attention_head_num": "4"}),
         ("alone.py:OfTwelveHeads", {"embed_dim": "72"}),
         ("alone.py:OfItsHeads", {"config": "HeadsConfig(width=72)"}),
         (f"{BLOCK}:OfKeys", {"config": "dict(hidden_size=64, num_attention_heads=4)"}),

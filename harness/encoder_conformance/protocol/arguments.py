@@ -103,14 +103,14 @@ MaskEffect = Literal["queries", "shifted", "part", "attended"]
 class UnusableMask(Frozen):
     """An argument that is named as a mask, and by which none can be given.
 
-    It takes an `object` of the class `form`, and no array; or it is `refused` in every form, of which `form` raises
-    `problem`, in the frame `where`, at the batches `raising` and is taken at `taken`; or so since it needs `cuda`; or
-    it `leaks`: what it hides keeps this share of its influence; or it is `flipped`: it hides at +1e9 what −1e9 should;
-    or it `raises` the scores that it leaves, by a large number; or it is `idle`: it is taken and hides nothing; or
-    `elsewhere`: it hides nothing and changes the output; or it is taken `alone`, and refused beside another. One that
-    is refused at some batches (`sized`) is given at the others. One that in this form `replaces` the layer's window is
-    given in another form. One that is `overridden` hides what it flags, and nothing beside another mask that hides
-    nothing.
+    It takes an `object` of the class `form`, and no array; or it is a `switch`, true or false; or it is `refused` in
+    every form, of which `form` raises `problem`, in the frame `where`, at the batches `raising` and is taken at
+    `taken`; or so since it needs `cuda`; or it `leaks`: what it hides keeps this share of its influence; or it is
+    `flipped`: it hides at +1e9 what −1e9 should; or it `raises` the scores that it leaves, by a large number; or it is
+    `idle`: it is taken and hides nothing; or `elsewhere`: it hides nothing and changes the output; or it is taken
+    `alone`, and refused beside another. One that is refused at some batches (`sized`) is given at the others. One that
+    in this form `replaces` the layer's window is given in another form. One that is `overridden` hides what it flags,
+    and nothing beside another mask that hides nothing.
 
     Of one that is `elsewhere`, `does` says what: a position that it flags attends to others otherwise, or to none
     (`queries`); or the position `shift` further is hidden (`shifted`); or the one that it flags is, in a `part` of
@@ -131,6 +131,7 @@ class UnusableMask(Frozen):
         "replaces",
         "overridden",
         "object",
+        "switch",
     ]
     does: MaskEffect | None = None
     shift: int = 0

@@ -147,7 +147,7 @@ KIND_MEANINGS: Mapping[FindingKind, str] = {
     "causal-without-mask": "no position sees a later one where no mask is given",
     "constant-added-to-scores": "constants of the file are added to the scores",
     "fully-masked-rows-differ": "what sees padding alone gives other numbers, and nothing says which it should",
-    "fully-masked-rows-undefined": "an item that is padding alone gives NaN",
+    "fully-masked-rows-undefined": "an item that is padding alone gives NaN, or is refused",
     "x-layout-differs": "x has its axes in another order in each",
     "x-place-differs": "x is the first argument of one alone",
     "causality-differs": "without a mask one is causal, and the other is not",

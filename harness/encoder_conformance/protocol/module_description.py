@@ -127,6 +127,8 @@ class ModuleDescription(Description):
     attention: Plain = ""
     causal: bool
     always_causal: bool
+    causal_unless: Plain = ""
+    """The argument that is true unless it is given, and makes it causal."""
     across_batch: bool
     stated: Layer | None
     notes: tuple[Finding, ...]
@@ -165,6 +167,8 @@ class ModuleDescription(Description):
     epsilon_of_format: bool = False
     trains_unless_told: bool = False
     padded_item_is_nan: bool
+    padded_item_raises: Plain = ""
+    """What it raises for an item that is padding alone, where one that shows a position is taken."""
     padding_moves_rows: bool = False
     lengths: tuple[int, ...] = ()
     called: tuple[Plain, ...] = ()

@@ -157,7 +157,8 @@ def pool(
 
 def module_cases(described: ModuleDescription, layer: Layer, level: Level = "core") -> list[Case]:
     """The layer with portable parameters, in the situations that a module's masks can say."""
-    asked = _at_lengths(pool(layer, [InputLimits.of_module(described)], level, described.dtypes), described)
+    of_level = _taken(pool(layer, [InputLimits.of_module(described)], level, described.dtypes), described)
+    asked = _at_lengths(of_level, described)
     most_checks_first = sorted(asked, key=lambda case: -len(case.situation.checks))
     return [_with_what_it_has(_in_formats(case, described), described) for case in each_once(most_checks_first)]
 
@@ -177,9 +178,15 @@ def own_cases(
     """With the module's own parameters; none if it lacks some that the layer has no way to do without."""
     renamed, portable = layer.model_copy(update={"layer": f"{layer.layer}-own"}), layer_parameters(layer, {})
     held = CaseParameters.of({**neutral(portable, described.absent), **own})
-    for case in _at_lengths(pool(renamed, [InputLimits.of_module(described)], level, described.dtypes), described):
+    of_level = _taken(pool(renamed, [InputLimits.of_module(described)], level, described.dtypes), described)
+    for case in _at_lengths(of_level, described):
         if case.situation.situation in OWN:
             yield replace(_in_formats(case, described), held=held)
+
+
+def _taken(cases: Iterable[Case], described: ModuleDescription) -> Iterator[Case]:
+    """Those that it takes, where it refuses an item that is padding alone."""
+    return (case for case in cases if not (described.padded_item_raises and sees_nothing_somewhere(case)))
 
 
 def _at_lengths(cases: Iterable[Case], described: ModuleDescription) -> Iterator[Case]:

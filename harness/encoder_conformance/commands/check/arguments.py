@@ -79,6 +79,9 @@ def _of_unusable(mask: UnusableMask, described: ModuleDescription, line: str, *,
             message = f"{name} takes a {mask.form}, and no array: it was not given"
             hint = f"what a {mask.form} hides is not asked"
             return _finding("warning", "mask-of-a-class", message, hint, **about)
+        case "switch":
+            message, hint = f"{name} is true or false{at}, and no array: {_WITHOUT}", f"--with {name}=True has it so"
+            return _finding("note", "argument-not-taken", message, hint, argument=name)
         case "leaks":
             message = f"{name} hides in part: {mask.form} leaves {mask.leakage:.2g} of a position's influence"
             weak = stated or (described.not_read is None and mask.form.startswith("bool"))

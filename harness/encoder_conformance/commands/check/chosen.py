@@ -7,6 +7,7 @@ warning.
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from types import MappingProxyType
 
 from encoder_conformance.commands.check.declared import declared_from
 from encoder_conformance.judging.loop import Unseen, judge
@@ -68,13 +69,34 @@ def number_that_hides(
     subject: Subject, cases: Sequence[Case], records: Sequence[Record], expected: Callable[[Case], Expected]
 ) -> Chosen | None:
     """The number alone that hides a position, of a module whose outputs are wrong in no more situations than outbid
-    it. It is tried before anything else is looked for, which takes a search of the whole catalogue."""
+    it. It is tried before anything else is looked for, which takes a search of the whole catalogue. One that chooses
+    by its format, −1e9 in float32 and −1e4 in others, has a number in each."""
     failed = [record for record in records if record.outcome not in EXPECTED]
     of_gradients = any(record.check == "gradients" for record in failed)
     if not failed or of_gradients or len({record.case for record in failed}) > _OUTBID_IN:
         return None
-    tried = (judged_with((name,), subject, cases, records, expected) for name in _NUMBERS)
-    return next(filter(None, tried), None)
+
+    def first(of: Sequence[Record]) -> Chosen | None:
+        tried = (judged_with((name,), subject, cases, of, expected) for name in _NUMBERS)
+        return next(filter(None, tried), None)
+
+    return first(records) or _number_of_each_format(subject, records, first)
+
+
+def _number_of_each_format(
+    subject: Subject, records: Sequence[Record], first: Callable[[Sequence[Record]], Chosen | None]
+) -> Chosen | None:
+    """`first`: of records, the first number that explains what failed."""
+    formats = dict.fromkeys(record.dtype for record in records if record.outcome not in EXPECTED)
+    found = {dtype: first([record for record in records if record.dtype == dtype]) for dtype in formats}
+    each = {dtype: one for dtype, one in found.items() if one is not None}
+    if len(each) < max(2, len(formats)):
+        return None
+    replaced = {record.key: record for one in each.values() for record in one.records}
+    names = {name: dtype for dtype, one in each.items() for name in one.names}
+    wrong = {record.case for record in records if record.outcome not in EXPECTED}
+    finding = _finding([*names], subject.as_module, len(wrong), 0, names)
+    return Chosen((*names,), tuple(replaced.get(record.key, record) for record in records), finding)
 
 
 def chosen(
@@ -296,9 +318,17 @@ def _line(name: str, described: ModuleDescription) -> str:
     return "" if name in _OF_CAUSAL else next(filter(None, masks if name.startswith("mask-") else norms), "")
 
 
-def _finding(names: Sequence[str], described: ModuleDescription, cases: int, unjudged: int) -> Finding:
+def _finding(
+    names: Sequence[str],
+    described: ModuleDescription,
+    cases: int,
+    unjudged: int,
+    formats: Mapping[str, str] = MappingProxyType({}),
+) -> Finding:
+    """`formats`: those in which alone a choice is made."""
     lines = {name: _line(name, described) for name in names}
-    said = "; ".join(f"{name}: {_sentence(name)}{said_at(line)}" for name, line in lines.items())
+    called = {name: f"{name} in {formats[name]}" if name in formats else name for name in names}
+    said = "; ".join(f"{called[name]}: {_sentence(name)}{said_at(line)}" for name, line in lines.items())
     shown = "; ".join(dict.fromkeys(_EVERY[name] for name in names))
     hint = f"{shown}, and so in {cases} of the situations: it is judged as that there"
     about: dict[str, object] = {"deviations": [*names], "cases": cases, "gradients_not_judged": unjudged}

@@ -306,13 +306,20 @@ def _of_absent(described: ModuleDescription) -> Iterator[Finding]:
         yield Finding(severity=severity, kind="parameter-absent", message=message, hint=hint, about=about)
 
 
+_CAUSAL = "it is judged with a causal mask"
+
+
 def _of_inputs(described: ModuleDescription) -> Iterator[Finding]:
     if described.always_causal or described.causal:
         message = "without a mask no position sees a later one; it is judged with masks that say what is seen"
         if described.always_causal:
-            message = "no position sees a later one, whatever masks it is given: it is judged with a causal mask"
+            message = f"no position sees a later one, whatever masks it is given: {_CAUSAL}"
+        hint = "an encoder sees both ways; a decoder does not"
+        if described.causal_unless:
+            message = f"no position sees a later one unless {described.causal_unless} is false: {_CAUSAL}"
+            hint = f"--with {described.causal_unless}=False has it judged so"
         kind: FindingKind = "causal-built-in" if described.always_causal else "causal-without-mask"
-        yield _warning(kind, message, "an encoder sees both ways; a decoder does not")
+        yield _warning(kind, message, hint)
     if described.across_batch and (described.chance is None or described.chance.drawn):
         hint = "look for what goes across the batch: attention, a norm, or one scale for all items"
         message, kind = "an item of the batch changes another", "items-influence-each-other"
@@ -320,6 +327,10 @@ def _of_inputs(described: ModuleDescription) -> Iterator[Finding]:
     if described.padded_item_is_nan:
         message = "an item that is padding alone gives NaN, and so does every gradient of its batch"
         hint = "keep such items out of the batch; their gradients are not judged"
+        yield _warning("fully-masked-rows-undefined", message, hint)
+    if described.padded_item_raises:
+        message = f"an item that is padding alone is refused: {described.padded_item_raises}"
+        hint = "keep such items out of the batch; they are not asked"
         yield _warning("fully-masked-rows-undefined", message, hint)
 
 

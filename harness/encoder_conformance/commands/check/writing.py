@@ -105,6 +105,12 @@ def _unsupported(part: PartResult, layer: Layer) -> Iterator[dict[str, object]]:
         "link": _LINK,
     }
     nowhere = [each.situation for each in family if sees_nothing_somewhere(Case(layer, each))]
+    if part.described.padded_item_raises and nowhere:
+        yield {
+            "when": {"situation": sorted(nowhere)},
+            "reason": f"An item that is padding alone is refused: {part.described.padded_item_raises}",
+            "link": _LINK,
+        }
     if part.described.padded_item_is_nan and nowhere:
         yield {
             "when": {"check": "gradients", "situation": sorted(nowhere)},

@@ -5,8 +5,9 @@ import ast
 import inspect
 import textwrap
 from collections.abc import Callable, Iterable, Iterator
+from itertools import chain
 from pathlib import Path
-from types import FunctionType
+from types import FunctionType, MethodType
 
 from encoder_conformance.protocol.module_description import argument_key
 from encoder_conformance.readers.module_target.errors import is_installed
@@ -17,24 +18,41 @@ _CALLS = ("forward", "call", "__call__")
 
 def line_of_argument(module: object, name: str) -> str:
     """`model.py:40`, the first line of a module's own call that reads this argument, or else names it, or of the part
-    that it is handed to there; "" where there is none, or its source is not to be had."""
-    for method in _calls_of(module):
-        if name in inspect.signature(method).parameters:
-            own = _first_line(method, lambda tree: [*_read_at(tree, name)] or [*_named_at(tree, name)])
-            return next(filter(None, _of_parts(module, method, name)), own)
-    return ""
+    or function that it is handed to there; "" where there is none, or its source is not to be had. A line that gives
+    it another shape or format alone, under its own name, is passed over."""
+    methods = (each for each in calls_of(module) if name in inspect.signature(each).parameters)
+    return next((_line_in(each, module, name, ()) for each in methods), "")
 
 
-def _of_parts(module: object, method: FunctionType, name: str) -> Iterator[str]:
-    """The line in a part beside the module that is the first to read the argument, and is called with it."""
-    if (tree := _tree_of(method)) is None:
-        return
-    first = min(_read_at(tree, name), default=0)
+def _line_in(method: FunctionType, module: object, name: str, callers: tuple[FunctionType, ...]) -> str:
+    """The same of a method of a module, or of a function that one of the `callers` hands it to."""
+    if (tree := _tree_of(method)) is None or method in callers:
+        return ""
+    first = _first_used(tree, name)
     for call in ast.walk(tree):
         if isinstance(call, ast.Call) and call.lineno <= first <= (call.end_lineno or 0):
-            part = _part_called(call, module, method)
-            beside = (each for each in _calls_of(part) if _is_beside(_folder_of(each), _folder_of(method)))
-            yield from (line_of_argument(part, given) for each in beside for given in _given_as(call, each, name))
+            for each, owner, given in _handed_to(call, module, method, name):
+                if found := _line_in(each, owner, given, (*callers, method)):
+                    return found
+    return _first_line(method, lambda tree: [first] if first else _named_at(tree, name))
+
+
+def _handed_to(
+    call: ast.Call, module: object, method: FunctionType, name: str
+) -> Iterator[tuple[FunctionType, object, str]]:
+    """What is called with the argument, of the user's own: a method of a part, one of the module itself, or a function;
+    whose `self` it has, and what it calls the argument."""
+    part, owner, methods = _part_called(call, module, method), module, list[FunctionType]()
+    if isinstance(part, FunctionType):
+        methods = [part]
+    elif isinstance(part, MethodType) and isinstance(part.__func__, FunctionType):
+        methods = [part.__func__]
+    else:
+        owner, methods = part, [*calls_of(part)]
+    for each in methods:
+        if _is_beside(_folder_of(each), _folder_of(method)):
+            named = [*inspect.signature(each).parameters][0 if each is part else 1 :]
+            yield from ((each, owner, given) for given in _given_as(call, named, name))
 
 
 def _is_beside(folder: Path, own: Path) -> bool:
@@ -48,7 +66,8 @@ def _folder_of(method: FunctionType) -> Path:
 
 def _part_called(call: ast.Call, module: object, method: FunctionType) -> object:
     """The part of `self.attention(…)` or `self.attention.forward(…)`, the first of `self.heads[i](…)`, or its class
-    where that comes into being in a call, as in Flax Linen: of `Attention(…)(…)`, too. None of another call."""
+    where that comes into being in a call, as in Flax Linen: of `Attention(…)(…)`, too; or the method of
+    `self.attend(…)`, or the function of `attend(…)`. None of another call."""
     made = call.func
     if isinstance(made, ast.Attribute) and made.attr in _CALLS and not isinstance(made.value, ast.Name):
         made = made.value
@@ -75,15 +94,17 @@ def _made_in_setup(module: object, name: str) -> object:
 
 
 def _class_named(made: ast.AST, method: FunctionType) -> object:
-    """The class of `Class(…)`, by the names of the function that has it."""
-    named = made.func if isinstance(made, ast.Call) else None
-    return inspect.unwrap(method).__globals__.get(named.id) if isinstance(named, ast.Name) else None
+    """The class of `Class(…)`, or the function of `name` or `Class.name`, by the names of the function that has it."""
+    named = made.func if isinstance(made, ast.Call) else made
+    owner = named.value if isinstance(named, ast.Attribute) and named is made else named
+    found = inspect.unwrap(method).__globals__.get(owner.id) if isinstance(owner, ast.Name) else None
+    found = getattr(found, named.attr, None) if isinstance(named, ast.Attribute) and found is not None else found
+    return found if isinstance(made, ast.Call) or inspect.isfunction(found) else None
 
 
-def _given_as(call: ast.Call, method: FunctionType, name: str) -> Iterator[str]:
-    """What a part's method calls the argument that it is handed as it is."""
+def _given_as(call: ast.Call, names: Iterable[str], name: str) -> Iterator[str]:
+    """What a method or function, with parameters of these names, calls the argument that it is handed as it is."""
     yield from (each.arg for each in call.keywords if each.arg and _is_named(each.value, name))
-    names = [*inspect.signature(method).parameters][1:]
     yield from (own for own, each in zip(names, call.args, strict=False) if _is_named(each, name))
 
 
@@ -92,11 +113,16 @@ def _is_named(node: ast.AST, name: str) -> bool:
 
 
 def line_of_part(module: object, name: str) -> str:
-    """The first line of a module's own call that reads its part of this name; "" as above."""
-    return next(filter(None, (_first_line(each, lambda tree: _held_at(tree, name)) for each in _calls_of(module))), "")
+    """The first line of a module's own call that reads its part of this name, or else of another of its methods, in
+    their order; "" as above."""
+    kinds = (kind for kind in _kind_of(module).__mro__ if kind.__module__ == _kind_of(module).__module__)
+    others = (each for kind in kinds for each in vars(kind).values() if inspect.isfunction(each))
+    methods = chain(calls_of(module), (each for each in others if each.__name__ != "__init__"))
+    return next(filter(None, (_first_line(each, lambda tree: _held_at(tree, name)) for each in methods)), "")
 
 
-def _calls_of(module: object) -> Iterator[FunctionType]:
+def calls_of(module: object) -> Iterator[FunctionType]:
+    """The methods by which its framework calls it."""
     methods = (getattr(_kind_of(module), each, None) for each in _CALLS)
     return (each for each in methods if inspect.isfunction(each))
 
@@ -138,6 +164,46 @@ def _read_at(tree: ast.AST, name: str) -> Iterator[int]:
     for node in ast.walk(tree):
         if isinstance(node, ast.Name) and node.id == name and isinstance(node.ctx, ast.Load) and id(node) not in asked:
             yield node.lineno
+
+
+_RESHAPES = (
+    "unsqueeze",
+    "squeeze",
+    "view",
+    "reshape",
+    "expand",
+    "expand_as",
+    "repeat",
+    "transpose",
+    "permute",
+    "to",
+    "type",
+)
+"""Methods that give a mask another shape or format, and leave what it says."""
+
+
+def _first_used(tree: ast.AST, name: str) -> int:
+    """The first line that reads it and does more than give it another shape or format, or else the first that reads it;
+    0 for none."""
+    read = {*_read_at(tree, name)}
+    shaped = {
+        node.lineno
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Assign) and _is_named(node.targets[0], name) and _is_reshaped(node.value, name)
+    }
+    return min(read - shaped or read, default=0)
+
+
+def _is_reshaped(made: ast.AST, name: str) -> bool:
+    """Whether it is this name with other shapes alone, as `mask.unsqueeze(1)` and `mask[:, None]` are."""
+    while not _is_named(made, name):
+        if isinstance(made, ast.Subscript):
+            made = made.value
+        elif isinstance(made, ast.Call) and isinstance(made.func, ast.Attribute) and made.func.attr in _RESHAPES:
+            made = made.func.value
+        else:
+            return False
+    return True
 
 
 def _is_none(compared: ast.Compare) -> bool:

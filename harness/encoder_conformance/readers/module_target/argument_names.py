@@ -8,19 +8,20 @@ from encoder_conformance.spec.layer import Layer
 
 Known = Mapping[re.Pattern[str], str]
 """Pattern of a name → the text of its value."""
-_HIDDEN = r"(num_)?hid(den)?s?(_?(dim|size|features|channels|units))?"
+_HIDDEN = r"(num_|n_?)?hid(den)?s?(_?(dim|size|features|channels|units))?"
 """Either, by what stands beside it."""
 _FEED_FORWARD = (
-    r"d_?((point|position)_?wise_?)?(ffn?|feed_?forward)(_inner)?|d_?(inner|hid(den)?)|"
-    r"dim_?(feed_?forward|ffn?|inner)|linear_units|inner|feed_?forward_depth|"
+    r"d_?((point|position)_?wise_?)?(ffn?|feed_?forward)(_inner)?|d_?(inner|hid(den)?|mlp)|"
+    r"dim_?(feed_?forward|ffn?|inner|mlp)|linear_units|inner|feed_?forward_depth|"
     r"((point|position)_?wise_?)?(ff|ffn|mlp|feed_?forward|pf|inner|dense|filter|intermediate|expansion|expanded)"
     r"(_?(num|embed|hiddens?|layer_size|projection|dims?|size|features|channels|units|nodes|neurons))+"
 )
 FEED_FORWARD = re.compile(f"{_FEED_FORWARD}|{_HIDDEN}")
 WIDTH = re.compile(
     r"d_?(models?|input|emb(ed|d)?|word_vec)|dm|dim_?(model|emb(ed|d)?)|h_dim|model_depth|projection_dim|"
-    r"(model_?|emb(ed(ding)?|d)?_?|in(put)?_?|out(put)?_?|feature_?|token_?)?dims?|(emb(ed(ding)?|d)?|model)_?size|"
-    r"n_?embe?d?|n_state|width|(in_|out_|num_|n_)?(features|channels)|size|units|" + _HIDDEN
+    r"(model_?|emb(ed(ding)?|d)?_?|in(put)?_?|out(put)?_?|feature_?|token_?)?dims?|"
+    r"(emb(ed(d(ing)?)?|d)?|model|feature)_?size|"
+    r"n_?embe?d?|n_?inp(ut)?|n_state|width|(in_|out_|num_|n_)?(features|channels)|size|units|" + _HIDDEN
 )
 _ALL_HEADS = re.compile(r"(qkv|qk|attn|attention)_?(dim|size|features|width)")
 """The width of all heads together."""
@@ -36,6 +37,10 @@ _HEAD_WIDTH = re.compile(
 )
 _LAYERS = re.compile(r"depth|layers|N|(n|num|number_of)_?(hidden_?)?(layers?|blocks)")
 _EPSILON = re.compile(r"(.*_)?eps(ilon)?")
+_VOCABULARY = re.compile(
+    r"((in|out)put_|target_|tgt_|trg_)?voc(ab(ulary)?)?_?(size|dim)|n_((src|trg|tgt)_)?vocab|num_(tokens|embeddings)|"
+    r"ntokens?"
+)
 _LENGTH = re.compile(
     r"max_?(seq(uence)?_?)?len(gth)?|(seq(uence)?_)?max_len(gth)?|max_seq(uence)?|"
     r"max(imum)?_(T|pos(ition(s|(al)?_(embedding|encoding)s?)?)?)|block_size|context_length|n_ctx"
@@ -54,12 +59,15 @@ MEANT = (
     (_LAYERS, "2"),
     (re.compile(r"(.*_)?[pP]?drop(out|_?path)?(_?(rate|prob|p|ratio|mlp|ffn?|attn))?|rate|p|dp"), "0.1"),
     (_EPSILON, "1e-05"),
-    (re.compile(r"voc(ab(ulary)?)?_?(size|dim)|n_((src|trg|tgt)_)?vocab|num_(tokens|embeddings)|ntokens?"), "100"),
+    (_VOCABULARY, "100"),
+    (re.compile(r"(n|num|number_of)_?(class(es)?|labels?|targets?|outputs?)"), "10"),
+    (re.compile(r"(n|num|number_of)_?items?|items?_(n|num|number|count|size)"), "100"),
     (_LENGTH, "512"),
     (re.compile(r"(n|num|number_of)_?(patch(es)?|positions)|(q|seq(uence)?)_?len(gth)?"), "64"),
     (_ACTIVATION, "'gelu'"),
     (_BIAS, "True"),
     (_NORM_FIRST, "True"),
+    (re.compile(r"(use|with|has|return|add|do|enable)_\w+"), "False"),
     (re.compile(r"is_decoder|(is_)?causal|(add_)?cross_attention|output_attentions|gradient_checkpointing"), "False"),
     (re.compile(r"(\w+_)?pad(ding)?_(idx|id|index)"), "0"),
     (re.compile(r"chunk_size_feed_forward|(layer_|block_)?(id|idx|index|number)"), "0"),

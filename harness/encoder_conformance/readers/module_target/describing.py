@@ -29,6 +29,7 @@ def described(found: Examination) -> ModuleDescription:
         **_of_arguments(found),
         causal=semantics.causal,
         always_causal=found.always_causal,
+        causal_unless=found.causal_unless,
         across_batch=semantics.across_batch,
         stated=found.stated,
         notes=(*_notes(found), *found.notes),
@@ -153,6 +154,7 @@ def _answering(found: Examination) -> dict[str, Any]:
         "other_answers": found.other_answers,
         "trains_unless_told": found.trains_unless_told,
         "padded_item_is_nan": found.padded_item_is_nan,
+        "padded_item_raises": found.padded_item_raises,
         "padding_moves_rows": found.padding_moves_rows,
     }
 

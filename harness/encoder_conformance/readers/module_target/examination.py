@@ -47,6 +47,7 @@ class Examination:
     """None before they were."""
     absent: tuple[str, ...] = ()
     always_causal: bool = False
+    causal_unless: str = ""
     dtypes: tuple[DtypeName, ...] = ("float32",)
     """What it is read and proved in, the widest first."""
     taken: tuple[DtypeName, ...] = ()
@@ -67,6 +68,7 @@ class Examination:
     """Whether that is so for its norms' epsilon alone, which is another in each format."""
     trains_unless_told: bool = False
     padded_item_is_nan: bool = False
+    padded_item_raises: str = ""
     padding_moves_rows: bool = False
     """Whether what its submodules show has other rows where padding is hidden, or rows in another order."""
     of_no_step: tuple[str, ...] = ()

@@ -1,7 +1,7 @@
 """Examines one module: how it is called, what layer it is, which parameter is which; and whether that is proved."""
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import partial
 
@@ -13,6 +13,7 @@ from encoder_conformance.protocol.module_description import OtherAnswer
 from encoder_conformance.readers.module_target.allocated import with_numbers
 from encoder_conformance.readers.module_target.biases import settled
 from encoder_conformance.readers.module_target.by_effect import opened_otherwise, turned_otherwise, without_positions
+from encoder_conformance.readers.module_target.causal_switch import causal_unless
 from encoder_conformance.readers.module_target.errors import BadTarget
 from encoder_conformance.readers.module_target.examination import Examination
 from encoder_conformance.readers.module_target.exporting import Exported
@@ -264,7 +265,9 @@ def _find_masks(examination: Examination, semantics: InputSemantics, known: Laye
         examination.offered = offered_from_the_first(examination, semantics, heads, far)
         examination.semantics = examination.offered.semantics
         examination.always_causal = causal_with_open_masks(examination.read, examination.semantics)
-    examination.padded_item_is_nan = _padded_item_is_nan(examination, heads)
+        if examination.always_causal:
+            examination.causal_unless = causal_unless(examination.read, examination.semantics)
+    _ask_of_padding_alone(examination, heads)
 
 
 def _alternatives(examination: Examination, stated: Layer, resize: bool) -> list[Layer]:
@@ -281,19 +284,28 @@ def _alternatives(examination: Examination, stated: Layer, resize: bool) -> list
     return counts.of(sized)
 
 
-def _padded_item_is_nan(examination: Examination, num_heads: int) -> bool:
-    """Whether an item that is padding alone comes out as NaN; False where no mask can say that it is."""
+def _ask_of_padding_alone(examination: Examination, num_heads: int) -> None:
+    """Whether an item that is padding alone comes out as NaN, or is refused, though one that shows its first position
+    is taken. Neither where no mask can say that it is."""
     semantics = examination.semantics
-    padding = np.ones((semantics.B, 1, 1, semantics.S), np.bool_)
-    padding[0] = False
     x = np.random.default_rng(0).normal(size=(semantics.B, semantics.S, semantics.d_model)).astype(np.float32)
-    try:
+
+    def first_item(shown: int) -> Array:
+        padding = np.ones((semantics.B, 1, 1, semantics.S), np.bool_)
+        padding[0, ..., shown:] = False
         masks = Masks(padding, None, sequence=semantics.S)
         feeds = module_feeds(semantics, x, masks, num_heads, always_causal=examination.always_causal)
-        output = examination.module.run(feeds)["output"]
-    except (ExecutionError, NotImplementedError):
-        return False
-    return bool(np.isnan(semantics.batch_first(output)[0]).any())
+        output = semantics.batch_first(examination.module.run(feeds)["output"])
+        return np.asarray(output[0])
+
+    try:
+        examination.padded_item_is_nan = bool(np.isnan(first_item(shown=0)).any())
+    except ExecutionError as error:
+        with suppress(ExecutionError):
+            first_item(shown=1)
+            examination.padded_item_raises = _said(error)
+    except NotImplementedError:
+        pass
 
 
 def _raised_in(examination: Examination, dtype: DtypeName) -> Exception | None:

@@ -102,10 +102,13 @@ def is_unread(runner: LiveModule, found: InputSemantics, port: Port) -> bool:
 
 def raises(runner: LiveModule, found: InputSemantics, mask: MaskSemantics) -> bool:
     """Whether a mask hides by a large number that is added to, or stands in the place of, the scores that it leaves:
-    one that hides all is then as none, and one that hides nothing is not."""
+    one that hides all is then as none, and one that hides nothing is not. A module that refuses the first hides."""
     if mask.polarity is None or mask.polarity.meaning == "additive":
         return False
     x, numbers = drawn(found.x_shape(found.B, found.S)), (mask.polarity.shut, mask.polarity.open)
     bare = runner.run({"x": x})["output"]
-    hidden, opened = (runner.run({"x": x, mask.name: mask.filled(number)})["output"] for number in numbers)
+    try:
+        hidden, opened = (runner.run({"x": x, mask.name: mask.filled(number)})["output"] for number in numbers)
+    except ExecutionError:
+        return False
     return not differ(bare, hidden) and differ(bare, opened)

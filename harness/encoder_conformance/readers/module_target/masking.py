@@ -15,6 +15,7 @@ from encoder_conformance.readers.module_target.live import LiveModule
 from encoder_conformance.readers.module_target.mask_effects import effect_of, is_unread, raises
 from encoder_conformance.readers.module_target.objects_made import class_in_place_of
 from encoder_conformance.readers.module_target.probing import drawn, features_turned, probe_of
+from encoder_conformance.readers.module_target.refusing import is_switch, without_refusals
 from encoder_conformance.readers.onnx_file.graph.execution import ExecutionError
 from encoder_conformance.readers.onnx_file.interface.input_semantics import InputSemantics, semantics_of
 from encoder_conformance.readers.onnx_file.interface.mask_semantics import MaskSemantics, Polarity, polarities_of
@@ -254,7 +255,8 @@ def _try(runner: LiveModule, found: InputSemantics, port: Port, axes: str, num_h
         if is_unread(runner, found, port):
             tried.idle.append((port.dtype, axes))
             return
-        under = semantics_of(probe_of(runner, found.x_shape(found.B, found.S), (port,)))
+        shape = found.x_shape(found.B, found.S)
+        under = semantics_of(probe_of(without_refusals(runner, drawn(shape), port), shape, (port,)))
     except ExecutionError as error:
         tried.refused[port.dtype, axes] = str(error)
         return
@@ -342,6 +344,8 @@ def _refused(
     raises at that of the probe."""
     if made := class_in_place_of(name, runner, {"x": drawn(found.x_shape(found.B, found.S))}):
         return UnusableMask(argument=name, kind="object", form=made)
+    if is_switch(runner, drawn(found.x_shape(found.B, found.S)), name, refused.values()):
+        return UnusableMask(argument=name, kind="switch")
     batches = sorted({*_BATCHES, num_heads} - {found.S}) if found.layout != "SD" else [found.B]
     order = [(dtype, axes) for axes in reversed(_USUAL) for dtype in _DTYPES]
     taken = {
@@ -363,14 +367,18 @@ def _refused(
 def _problem(
     runner: LiveModule, found: InputSemantics, name: str, form: tuple[str, str], sizes: tuple[int, int]
 ) -> str:
-    """What this form of a mask raises, at these sizes of batch and heads; without a name, what x alone does."""
+    """What this form of a mask raises, at these sizes of batch and heads, of zeros and of ones, one of which may hide
+    every key; without a name, what x alone does."""
     (dtype, axes), (batch, num_heads) = form, sizes
-    mask = {name: np.zeros(shape_at(axes, found, num_heads, batch), np.dtype(dtype))} if name else {}
-    try:
-        runner.run({"x": drawn(found.x_shape(batch, found.S)), **mask})
-        return ""
-    except ExecutionError as error:
-        return str(error)
+    shape, problems = shape_at(axes, found, num_heads, batch), list[str]()
+    for number in (0, 1):
+        mask = {name: np.full(shape, number, np.dtype(dtype))} if name else {}
+        try:
+            runner.run({"x": drawn(found.x_shape(batch, found.S)), **mask})
+            return ""
+        except ExecutionError as error:
+            problems.append(str(error))
+    return problems[0]
 
 
 def _form(dtype: str, axes: str) -> str:

@@ -15,6 +15,7 @@ from encoder_conformance.readers.module_target.furthest import furthest
 from encoder_conformance.readers.module_target.live import LiveModule, Signature, joined, pieces
 from encoder_conformance.readers.module_target.missing import missed_by
 from encoder_conformance.readers.module_target.otherwise_called import not_as_given
+from encoder_conformance.readers.module_target.refusing import GivesNaN
 from encoder_conformance.readers.module_target.returned import OtherShape
 from encoder_conformance.readers.onnx_file.graph.execution import ExecutionError
 from encoder_conformance.readers.onnx_file.interface.input_semantics import InputSemantics, semantics_of
@@ -159,7 +160,7 @@ def live_semantics(runner: LiveModule, x: Array) -> InputSemantics:
         raise BadTarget(problem, "", "takes-no-x", taken=x.shape) from None
 
 
-def probe_of(runner: LiveModule, shape: tuple[int, ...], masks: tuple[Port, ...] = ()) -> ProbeRun:
+def probe_of(runner: LiveModule | GivesNaN, shape: tuple[int, ...], masks: tuple[Port, ...] = ()) -> ProbeRun:
     """`shape` of x, as the module takes it."""
     x, output = (Port(name=name, dtype="float32", shape=(None, None, shape[-1])) for name in ("x", "output"))
     shapes = {mask.name: tuple(size for size in mask.shape or () if isinstance(size, int)) for mask in masks}

@@ -7,10 +7,12 @@ import numpy as np
 
 from encoder_conformance.protocol.arguments import Layout
 from encoder_conformance.protocol.description import Fact
+from encoder_conformance.protocol.findings import SourceLine
 from encoder_conformance.readers.module_target.errors import BadTarget
 from encoder_conformance.readers.module_target.exporting import Exported, export_and_infer
 from encoder_conformance.readers.module_target.live import LiveModule
 from encoder_conformance.readers.module_target.local import reach_of_module, window_of_each, with_window
+from encoder_conformance.readers.module_target.own_masks import unseen_by_others
 from encoder_conformance.readers.module_target.probing import drawn
 from encoder_conformance.readers.onnx_file.interface.input_semantics import InputSemantics
 from encoder_conformance.readers.onnx_file.interface.probe_runs import BATCH, SEQUENCE
@@ -158,6 +160,12 @@ def refuse_one_length(module: LiveModule, x: Array, exported: Exported) -> None:
     raise BadTarget(problem, "layers are judged at several lengths", "one-length-alone", **about)
 
 
+def _line_of_constants(exported: Exported) -> str:
+    """The line that adds constants to the scores, if any is known to."""
+    found = (each.about.get("source") for each in exported.taken_for if each.kind == "constant-added-to-scores")
+    return next((str(SourceLine.model_validate(each)) for each in found if each), "")
+
+
 def with_its_window(module: LiveModule, semantics: InputSemantics, exported: Exported) -> Exported:
     """A layer is read at a few positions, and whether its attention is local seen at many: as a window, or else it is
     none that is known."""
@@ -165,6 +173,14 @@ def with_its_window(module: LiveModule, semantics: InputSemantics, exported: Exp
         return exported
     own, reach = exported.layer.attention.window, reach_of_module(module, semantics)
     window = None if reach is None else window_of_each(reach, exported.layer.stack.layers)
+    if reach is None and own is None and (unseen := unseen_by_others(module, semantics)) is not None:
+        problem = f"{NO_LAYER}{SENTENCES['unseen'][0]} ({unseen})"
+        return Exported(
+            problem=problem,
+            where=unseen.where or _line_of_constants(exported),
+            notes=exported.notes,
+            features=("unseen",),
+        )
     if reach is None or (own is not None and own == window):
         return exported
     if own is None and window is not None:

@@ -193,9 +193,9 @@ def _with_norm_of_x(norm: TracedNorm, last: Walk, differences: list[Difference])
     """
     missing = last.absent.get(LAST_NORM)
     if missing not in differences:
-        return [*differences, Difference("a norm of x before", "the first layer", norm.name, "normed_first")]
+        return [*differences, Difference("a norm of x before", "the first layer", norm.made, "normed_first")]
     kept = [each for each in differences if each is not missing]
-    skips = [Difference(NORMED_SKIP, name, norm.name, "normed_skip") for name in (LAST_NORM, FIRST_NORM)]
+    skips = [Difference(NORMED_SKIP, name, norm.made, "normed_skip") for name in (LAST_NORM, FIRST_NORM)]
     return [*skips, *kept]
 
 

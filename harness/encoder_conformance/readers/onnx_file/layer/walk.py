@@ -233,8 +233,13 @@ class Walk:
         known = self.at.setdefault(value, operation)
         taken = self.steps.get(recorded(step))  # a step that no operation shows hands on who reads it
         self.readers.setdefault(value, self.readers.get(step.makes, "") if taken is None else taken.name)
-        if isinstance(known, TracedNorm) and known.of.operation is operation:
-            self.differ(NORMED_SKIP, step, known, "normed_skip")
+        norm = next((one for one, of in ((known, operation), (operation, known)) if _is_norm_of(one, of)), None)
+        if step.form == "projection" and isinstance(norm, TracedNorm):
+            what = "the norm is read for" if norm is operation else "x itself is read for"
+            self.differences.append(Difference(what, stage_of(step.step), norm.made, "some_norm"))
+            self.at[value] = norm
+        elif isinstance(known, TracedNorm) and known.of.operation is operation:
+            self.differences.append(Difference(NORMED_SKIP, stage_of(step.step), known.made, "normed_skip"))
             self.at[value] = operation
         elif known is not operation:
             what = f"{formula(operation)} in place of {formula(known)}, taken for"
@@ -242,6 +247,10 @@ class Walk:
             shown = known if feature else operation  # an input of the layer is of no line
             shown = self.steps.get(recorded(step), shown) if feature == "of_a_branch" else shown
             self.differ(what, step, shown, feature)
+
+
+def _is_norm_of(norm: Operation, of: Operation) -> bool:
+    return isinstance(norm, TracedNorm) and norm.of.operation is of
 
 
 def _is_gain_of_a_norm_of_heads(operation: RowMap) -> bool:

@@ -79,6 +79,8 @@ class TracedNorm(Operation):
     form: NormForm
     width: int = 0
     """The features that it norms together, where they are fewer than all: those of a head."""
+    made: str = ""
+    """The graph value that is made of it first: it is named after the one that was asked for, which may be moved."""
 
     @property
     def features(self) -> int:

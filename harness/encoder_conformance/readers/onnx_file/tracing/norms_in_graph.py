@@ -55,7 +55,7 @@ def norm_view(table: ValueTable, name: str, expression: Expression, function: Fu
         raise UnsupportedPattern(f"{reason} (at {made!r})", feature) from None
     sources = (source.key() if source else b"" for source in (form.gain, form.shift))
     key = id(operation), form.kind, form.epsilon, expression.width, *sources
-    norm = TracedNorm(operation.shape, name, whole(operation), form, expression.width)
+    norm = TracedNorm(operation.shape, name, whole(operation), form, expression.width, _before_moves(table, name))
     return View(table.intern(key, norm), expression.index, form.factor)
 
 
