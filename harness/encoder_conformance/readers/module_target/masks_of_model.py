@@ -244,9 +244,9 @@ def _in_form(model: _Model, name: str, form: tuple[str, str], polarity: Polarity
             return None
         if pooled:
             return ModelMask(argument=name, effect="pooled", output=pooled[0], meaning=polarity.meaning)
-        others = _unlike_alone(model, shut, mask, reached) if end is _ENDS[0] else []
-        of_items = "" if any(_is_by_position(shut[key]) for key in others) else next(iter(others), "")
-        effect: ModelMaskEffect = "attended" if others else "hides"
+        unlike = _unlike_alone(model, shut, mask, reached) if end is _ENDS[0] else []
+        of_items = "" if any(_is_by_position(shut[key]) for key in unlike) else next(iter(unlike), "")
+        effect: ModelMaskEffect = "attended" if unlike else "hides"
         return ModelMask(argument=name, effect=effect, meaning=polarity.meaning, output=of_items)
     return None
 
