@@ -1,6 +1,7 @@
 """The window of local attention in a live module, of which a short sequence shows nothing."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 
 import numpy as np
 
@@ -23,10 +24,17 @@ def reach_of_module(module: LiveModule, semantics: InputSemantics) -> Reach | No
 
     if reach() is None:
         return None
+    with smaller_matrices(module):
+        return reach()
+
+
+@contextmanager
+def smaller_matrices(module: LiveModule) -> Iterator[None]:
+    """The module holds these for as long, so that a softmax gives every key a weight that is seen."""
     own = module.flat().copy()
     module.assign(_smaller(own, module.shapes.values()))
     try:
-        return reach()
+        yield
     finally:
         module.assign(own)
 

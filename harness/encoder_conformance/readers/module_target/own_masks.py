@@ -8,6 +8,7 @@ import numpy as np
 
 from encoder_conformance.readers.module_target.argument_lines import line_of_part
 from encoder_conformance.readers.module_target.live import LiveModule
+from encoder_conformance.readers.module_target.local import smaller_matrices
 from encoder_conformance.readers.onnx_file.graph.execution import ExecutionError
 from encoder_conformance.readers.onnx_file.interface.input_semantics import InputSemantics
 from encoder_conformance.spec.axes import Array
@@ -44,11 +45,14 @@ class HiddenPlaces:
 
 def unseen_by_others(module: LiveModule, semantics: InputSemantics) -> HiddenPlaces | None:
     """The positions that no other sees, though it sees those before and behind them; None where there are none, or
-    items of one batch are not computed alike, so that nothing tells."""
+    items of one batch are not computed alike, so that nothing tells. A softmax of large scores gives some keys no
+    weight that is seen: those that are hidden are so with smaller matrices, too."""
     for S in _LENGTHS if semantics.layout != "SD" and not semantics.across_batch else ():
         with suppress(ExecutionError, NotImplementedError):
-            changed = _changed(module, semantics, S)
-            places = _hidden(changed, semantics.causal)
+            places = _hidden(_changed(module, semantics, S), semantics.causal)
+            if len(places):
+                with smaller_matrices(module):
+                    places = np.intersect1d(places, _hidden(_changed(module, semantics, S), semantics.causal))
             if not len(places):
                 return None
             by, where = next(_held_by(module, places, S), ("", ""))
