@@ -64,7 +64,7 @@ def planted(conform: Callable[..., Any], out: Path, file: str, name: str, said: 
         at_release("NoSkip", "residual1 is missing"),
         at_release("HalfSoftmax", "it casts to float16 inside"),
         at_release("TurnedInPairs", "otherwise than rotary positions (E-22) are"),
-        at_release("DistanceSubtracted", "numbers of its own are added to the scores"),
+        at_release("DistanceSubtracted", "numbers by distance are added to the scores"),
     ],
 )
 @pytest.mark.needs("torch", "onnxscript")

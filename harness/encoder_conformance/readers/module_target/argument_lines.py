@@ -4,7 +4,7 @@ exported there is none."""
 import ast
 import inspect
 import textwrap
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain
 from pathlib import Path
 from types import FunctionType, MethodType
@@ -51,8 +51,8 @@ def _handed_to(
         owner, methods = part, [*calls_of(part)]
     for each in methods:
         if _is_beside(_folder_of(each), _folder_of(method)):
-            named = [*inspect.signature(each).parameters][0 if each is part else 1 :]
-            yield from ((each, owner, given) for given in _given_as(call, named, name))
+            taken = [*inspect.signature(each).parameters.values()][0 if each is part else 1 :]
+            yield from ((each, owner, given) for given in _given_as(call, taken, name))
 
 
 def _is_beside(folder: Path, own: Path) -> bool:
@@ -102,10 +102,15 @@ def _class_named(made: ast.AST, method: FunctionType) -> object:
     return found if isinstance(made, ast.Call) or inspect.isfunction(found) else None
 
 
-def _given_as(call: ast.Call, names: Iterable[str], name: str) -> Iterator[str]:
-    """What a method or function, with parameters of these names, calls the argument that it is handed as it is."""
+def _given_as(call: ast.Call, taken: Sequence[inspect.Parameter], name: str) -> Iterator[str]:
+    """What a method or function, with these parameters, calls the argument that it is handed as it is. What stands
+    behind `*several` is the last of those that it needs."""
     yield from (each.arg for each in call.keywords if each.arg and _is_named(each.value, name))
-    yield from (own for own, each in zip(names, call.args, strict=False) if _is_named(each, name))
+    several = next((at for at, each in enumerate(call.args) if isinstance(each, ast.Starred)), len(call.args))
+    needed = [each for each in taken if each.default is each.empty]
+    before, behind = call.args[:several], call.args[several + 1 :]
+    pairs = [*zip(taken, before, strict=False), *zip(reversed(needed), reversed(behind), strict=False)]
+    yield from (own.name for own, each in pairs if _is_named(each, name))
 
 
 def _is_named(node: ast.AST, name: str) -> bool:
