@@ -1,5 +1,7 @@
 """Models from ids whose layers are right, and which do one thing each with their mask around them."""
 
+import os
+
 import torch
 from torch import Tensor, nn
 
@@ -167,3 +169,12 @@ class WithoutMask(Right):
 class AtRandom(Right):
     def forward(self, ids: Tensor, attention_mask: Tensor | None = None) -> Tensor:
         return super().forward(ids, attention_mask) + torch.rand(())
+
+
+class EndsWithAnOddMask(Right):
+    """Its process ends where it is asked whether it looks at its mask."""
+
+    def forward(self, ids: Tensor, attention_mask: Tensor | None = None) -> Tensor:
+        if attention_mask is not None and attention_mask.ndim == 3:
+            os._exit(3)
+        return super().forward(ids, attention_mask)

@@ -96,3 +96,14 @@ def test_one_part_by_name_is_asked_without_its_model(conform: Callable, tmp_path
     ended = conform(*told)
     assert ended.status == 0, ended.stdout + ended.stderr
     assert "src_key_padding_mask" not in ended.stdout
+
+
+@pytest.mark.release
+def test_a_worker_that_is_lost_is_said_and_its_verdict_is_not_kept(conform: Callable, tmp_path: Path) -> None:
+    """What it read is lost with it, and so nobody knows what the verdict rests on."""
+    told = ("check", f"{FILE}:EndsWithAnOddMask", "--dtype", "float32", "--jobs", "1", "--out", tmp_path / "out")
+    for _ in range(2):
+        ended = conform(*told)
+        assert ended.status == 0, ended.stdout + ended.stderr
+        assert "hide at the model's outputs was not asked: the worker exited with status 3" in ended.stdout
+        assert "nothing that this rests on has changed" not in ended.stdout

@@ -47,6 +47,7 @@ class ModuleWorker:
         self.request = request
         self.session = session or module_session(request, request.target, log)
         self._part: str | None = _NONE
+        self._lost = False
 
     def close(self) -> None:
         self.session.close()
@@ -107,7 +108,7 @@ class ModuleWorker:
 
     def way_back(self) -> tuple[WayBackAnswer, ...]:
         """What the part that was examined last answers about its way back."""
-        answer = self.session.describe(AskWayBack())
+        answer = self._answered(AskWayBack())
         if isinstance(answer, Failure):
             text = f"its way back could not be asked: {answer.message}"
             return (WayBackAnswer(name="transposed-gradient", outcome="not-asked", message=text),)
@@ -115,15 +116,15 @@ class ModuleWorker:
 
     def masks_of_model(self) -> ModelMasks:
         """What the masks of the whole module hide at its outputs; none where nothing could be asked."""
-        answer = self.session.describe(AskMasksOfModel())
+        answer = self._answered(AskMasksOfModel())
         if isinstance(answer, Failure):
             return ModelMasks(framework="", problem=answer.message)
         return ModelMasks.model_validate_json(json.dumps(answer[0]))
 
     def files_read(self) -> FilesReadAnswer | None:
-        """What the worker has read; None where it cannot answer."""
-        answer = self.session.describe(AskFilesRead())
-        if isinstance(answer, Failure):
+        """What the worker has read; None where it cannot answer, or an earlier one was lost, with what that read."""
+        answer = self._answered(AskFilesRead())
+        if isinstance(answer, Failure) or self._lost:
             return None
         return FilesReadAnswer.model_validate_json(json.dumps(answer[0]))
 
@@ -155,6 +156,11 @@ class ModuleWorker:
         to_make = SECONDS_TO_MAKE if request.seconds is None else seconds
         limits = {"seconds": seconds, "seconds_to_make": to_make}
         return {"narrow": request.narrow, "supposing": request.supposing, **limits}
+
+    def _answered(self, request: AskWayBack | AskMasksOfModel | AskFilesRead) -> tuple[dict[str, Any], Any] | Failure:
+        answer = self.session.describe(request)
+        self._lost = self._lost or isinstance(answer, Failure)
+        return answer
 
     def _ask(self, request: Examine) -> tuple[dict[str, Any], Mapping[str, Array]]:
         self._part = _NONE

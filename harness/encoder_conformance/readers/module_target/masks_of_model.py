@@ -27,6 +27,7 @@ _OTHER_LENGTH = 9
 _NEAR = 1e-4
 """Of the output's largest number."""
 _ODD = (13, 11, 5)
+"""A shape of nothing, none of whose sizes is one of the call's."""
 _FORMS = tuple(product(("BS", "B11S", "BSS", "B1SS", "SS"), ("int64", "bool", "float32")))
 _OF_NO_ATTENTION = (
     *("label", "loss", "lm_", "span", "masked", "global", "special", "time", "indices"),
