@@ -54,6 +54,18 @@ class NotHandedOn(Right):
         return self.through(self.embedded(ids), None)
 
 
+class WithoutAnOpenMask(Right):
+    def forward(self, ids: Tensor, attention_mask: Tensor | None = None) -> Tensor:
+        hides = attention_mask is not None and not attention_mask.all()
+        return super().forward(ids, attention_mask if hides else None)
+
+
+class OfTwoRanks(Right):
+    def forward(self, ids: Tensor, attention_mask: Tensor | None = None) -> Tensor:
+        rank = 0 if attention_mask is None else attention_mask.dim()
+        return super().forward(ids, attention_mask if rank == 2 else None)
+
+
 class PaddingNotHandedOn(Right):
     def forward(self, ids: Tensor, src_key_padding_mask: Tensor | None = None) -> Tensor:
         return self.through(self.embedded(ids), None)
@@ -175,6 +187,6 @@ class EndsWithAnOddMask(Right):
     """Its process ends where it is asked whether it looks at its mask."""
 
     def forward(self, ids: Tensor, attention_mask: Tensor | None = None) -> Tensor:
-        if attention_mask is not None and attention_mask.ndim == 3:
+        if attention_mask is not None and attention_mask.shape[0] > len(ids):
             os._exit(3)
         return super().forward(ids, attention_mask)

@@ -31,6 +31,8 @@ def masks_of(name: str) -> tuple[ModelMask, ...]:
     ("name", "effect", "meaning"),
     [
         ("Right", "hides", "attend"),
+        ("WithoutAnOpenMask", "hides", "attend"),
+        ("OfTwoRanks", "hides", "attend"),
         ("Inverted", "hides", "ignore"),
         ("Causal", "hides", "attend"),
         ("OfScores", "hides", "attend"),

@@ -26,8 +26,8 @@ _OTHER_LENGTH = 9
 """Of another sequence that a model needs, such as a decoder's: its rows are not taken for those of the first."""
 _NEAR = 1e-4
 """Of the output's largest number."""
-_ODD = (13, 11, 5)
-"""A shape of nothing, none of whose sizes is one of the call's."""
+_ODD = ((13, 11), (13, 11, 5), (13, 11, 5, 4))
+"""Shapes of nothing, none of whose sizes is one of the call's."""
 _FORMS = tuple(product(("BS", "B11S", "BSS", "B1SS", "SS"), ("int64", "bool", "float32")))
 _OF_NO_ATTENTION = (
     *("label", "loss", "lm_", "span", "masked", "global", "special", "time", "indices"),
@@ -187,7 +187,7 @@ def _of_mask(model: _Model, name: str) -> ModelMask:
     """What comes of flagging positions by this mask, in the first form that hides them; else in the first that is
     taken."""
     if _is_unread(model, name):
-        return ModelMask(argument=name, effect="idle", form=f"of any shape, as {list(_ODD)}")
+        return ModelMask(argument=name, effect="idle", form=f"of any shape, as {list(_ODD[0])}")
     seen: list[ModelMask] = []
     for axes, dtype in _FORMS:
         text = MaskForm(dtype=dtype, axes=axes, meanings=()).text
@@ -207,13 +207,17 @@ def _of_mask(model: _Model, name: str) -> ModelMask:
 
 
 def _is_unread(model: _Model, name: str) -> bool:
-    """Whether a mask of a shape that is none changes nothing."""
+    """Whether masks of shapes that are none change nothing. They hide some and not others, since many models do not
+    look at one that hides nothing."""
     try:
-        before, after = model.answers({}), model.answers({name: np.ones(_ODD, np.int64)})
+        before = model.answers({})
+        afters = [model.answers({name: np.indices(shape).sum(axis=0) % 2}) for shape in _ODD]
     except Exception:  # whatever a model does with it
         return False
-    return all(key in after and after[key].shape == before[key].shape for key in before) and not any(
-        differ(before[key], after[key]) for key in before
+    return all(
+        key in after and after[key].shape == before[key].shape and not differ(before[key], after[key])
+        for after in afters
+        for key in before
     )
 
 
