@@ -53,6 +53,23 @@ class ByPlace(Layer):
         return super().scores(q, k) * (3.0 if self.layer_idx == 2 else 1.0)
 
 
+class NormLessOne(nn.LayerNorm):
+    def __init__(self, width: int) -> None:
+        super().__init__(width)
+        nn.init.zeros_(self.weight)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return nn.functional.layer_norm(x, self.normalized_shape, 1 + self.weight, self.bias, self.eps)
+
+
+class OfGainsLessOne(Layer):
+    """No adapter sets the gain of its norm, which is computed of its parameter."""
+
+    def __init__(self, layer_idx: int) -> None:
+        super().__init__(layer_idx)
+        self.norm1 = NormLessOne(D)
+
+
 class Model(nn.Module):
     """`make`: the layer of each place. From ids, so that the whole is no stack."""
 
@@ -88,6 +105,10 @@ def of_queries() -> nn.Module:
     return ModelWithoutMasks(OfQueries)
 
 
+def of_gains_less_one() -> nn.Module:
+    return Model(OfGainsLessOne)
+
+
 def other_epsilon() -> nn.Module:
     return Model(lambda place: Layer(place, epsilon=1e-12 if place == 2 else 1e-5))
 
@@ -112,12 +133,10 @@ def with_a_hook() -> nn.Module:
 
 
 def refused() -> nn.Module:
-    """Layers but the first take x of some lengths alone."""
-    return Model(lambda place: OfAChunk(place) if place else Layer(place))
+    """Layers but the first are not finished."""
+    return Model(lambda place: Unfinished(place) if place else Layer(place))
 
 
-class OfAChunk(Layer):
+class Unfinished(Layer):
     def forward(self, x: Tensor, attention_mask: Tensor | None = None) -> Tensor:
-        if x.shape[1] % 128:
-            raise ValueError("a multiple of 128 positions")
-        return super().forward(x, attention_mask)
+        raise ValueError("to be done")

@@ -1047,7 +1047,7 @@ DUE: dict[str, dict[str, Due]] = {
         "traced": refused("torch.jit has made it a graph of its own: check the module before that"),
         "quantised": refused("a quantised module holds integers, of which σ says nothing", "check the module before"),
         "quantised_post": refused("a quantised module holds integers, of which σ says nothing"),
-        "quantised_by_hand": refused("is computed of several of its parameters, and is none of them"),
+        "quantised_by_hand": refused("is computed of its parameters, and is none of them"),
     },
 }
 """File → what is in it → what is due."""

@@ -34,6 +34,14 @@ def test_alike_layers_are_read_once_and_told_in_one_line(conform: Callable, tmp_
 
 
 @pytest.mark.release
+def test_layers_of_which_no_adapter_can_be_written_are_alike(conform: Callable, tmp_path: Path) -> None:
+    ended, same_as, parts = checked(conform, tmp_path, "of_gains_less_one")
+    assert ended.status == 0, ended.stdout
+    assert same_as == {f"layers.{place}": "layers.0" if place else "" for place in range(4)}
+    assert [len(part["records"]) > 0 for part in parts.values()] == [True, False, False, False]
+
+
+@pytest.mark.release
 @pytest.mark.parametrize("name", daily(["by_place"], ["other_epsilon", "other_dropout", "by_place", "with_a_hook"]))
 def test_a_layer_that_differs_in_one_thing_is_read_by_itself(conform: Callable, tmp_path: Path, name: str) -> None:
     ended, same_as, parts = checked(conform, tmp_path, name)
@@ -65,4 +73,4 @@ def test_a_setting_that_is_the_number_of_its_place_is_a_setting(conform: Callabl
 def test_alike_layers_are_refused_once_and_told_in_one_line(conform: Callable, tmp_path: Path) -> None:
     ended = conform("check", f"{MODELS}:refused", "--jobs", "1", "--out", tmp_path / "out")
     printed = " ".join(ended.stdout.split())
-    assert "module layers.1 to layers.3 ✗ it takes 128 positions" in printed, printed
+    assert "module layers.1 to layers.3 ✗ it takes no x [3, 5, d_model]" in printed, printed

@@ -111,6 +111,7 @@ class Checking:
             yield self._part(self.request.at, found)
             return
         first: dict[str, str] = {}
+        asked: dict[str, str] = {}  # part → the one that is asked in its place, or itself
         problem: Problem | None = None
         whole, self._whole = found, _why_no_layer(found)
         for path in paths:
@@ -127,7 +128,9 @@ class Checking:
             key = described.model_copy(update={"adapter": "", "same_as": ""}).model_dump_json()  # which name the part
             proved = described.proof is not None and described.proof.holds
             can_be_judged = part.subject.layer is not None
-            yield replace(part, like=first.get(key)) if proved and can_be_judged else part
+            like = asked[described.same_as] if described.same_as else first.get(key) if proved else None
+            yield replace(part, like=like) if can_be_judged else part
+            asked[path] = like or path
             first.setdefault(key, path)
         if problem is None or first:
             return

@@ -93,7 +93,7 @@ def with_a_name(
         if conditions:
             made = f"{several}, of {', '.join(conditions)}"
             return _modulated(exported, made, exported.lines.get("norm.kind", ""))
-        problem = f"{several} is computed of several of its parameters, and is none of them: it cannot be set"
+        problem = f"{several} is computed of its parameters, and is none of them: it cannot be set"
         if loose:
             problem = f"{several} is none of its parameters, and cannot be set: it uses {some(loose)}, no parameter"
         if exported.rounded_to:
