@@ -16,9 +16,10 @@ from encoder_conformance.commands.check.chosen import (
     with_usual_number_first,
 )
 from encoder_conformance.commands.check.covered import asked_in
-from encoder_conformance.commands.check.findings import findings_of, of_sizes, of_way_back
+from encoder_conformance.commands.check.findings import findings_of, of_way_back
 from encoder_conformance.commands.check.of_model import model_findings
 from encoder_conformance.commands.check.results import CheckResult, PartResult, RefusedPart
+from encoder_conformance.commands.check.single_parameters import of_sizes
 from encoder_conformance.commands.check.stated import CheckRequest
 from encoder_conformance.commands.check.unasked import not_asked
 from encoder_conformance.diagnosis.observations import Observations

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from encoder_conformance.commands.check.arguments import argument_findings, reference_findings
 from encoder_conformance.commands.check.maps import map_findings
+from encoder_conformance.commands.check.single_parameters import NEEDLESS, of_absent, of_values
 from encoder_conformance.commands.check.tied import tied_findings
 from encoder_conformance.commands.check.unused import unused_findings
 from encoder_conformance.oracle.layer_differences import OF_MASKS, differences
@@ -14,16 +15,12 @@ from encoder_conformance.protocol.module_description import ModuleDescription
 from encoder_conformance.protocol.way_back import WayBackAnswer
 from encoder_conformance.spec.published import unusual
 from encoder_conformance.spec.words import listed
-from encoder_conformance.subjects.cases import of_other_sizes
-from encoder_conformance.subjects.subject import Subject
 
-_NEEDLESS = "attention.key.bias"
 _WAY_BACK: Mapping[str, tuple[Severity, FindingKind]] = {
     "fail": ("error", "way-back-wrong"),
     "unusual": ("warning", "way-back-unusual"),
     "not-asked": ("note", "way-back-not-asked"),
 }
-_SOFTMAX = "a softmax does not change where all scores of a query move alike"
 
 
 def findings_of(
@@ -58,19 +55,6 @@ def answering_findings(described: ModuleDescription, dtypes: Sequence[str]) -> I
     yield from _of_formats(described, dtypes)
     yield from _of_chance(described)
     yield from _of_kept(described)
-
-
-def of_sizes(subject: Subject) -> Iterator[Finding]:
-    """An error for the first of its parameters that the layer has in another size: what no number of it can be put in
-    the place of is not asked."""
-    layer = subject.layer
-    others = [*of_other_sizes(layer, subject.parameters)] if layer is not None else []
-    for name, shape, due in others[:1]:
-        assert layer is not None
-        more = f", and so {'are' if len(others) > 2 else 'is'} {len(others) - 1} more" if others[1:] else ""
-        message = f"{name} is {list(shape)} in the module, and {list(due)} in {layer.layer}{more}: it was not asked"
-        about = {"parameter": name, "found": list(shape), "stated": list(due)}
-        yield Finding(severity="error", kind="no-parameter-map", message=message, about=about)
 
 
 def of_way_back(answers: Iterable[WayBackAnswer]) -> Iterator[Finding]:
@@ -207,10 +191,10 @@ def _of_choices(described: ModuleDescription, declared: bool) -> Iterator[Findin
 def _of_parameters(described: ModuleDescription) -> Iterator[Finding]:
     yield from _of_idle_parts(described)
     yield from _of_places(described)
-    yield from _of_values(described)
+    yield from of_values(described)
     yield from tied_findings(described)
     yield from unused_findings(described, described.unused)
-    yield from _of_absent(described)
+    yield from of_absent(described)
     for own, name in described.unread:
         beside = f"{own.rpartition('.')[0]}.weight"
         where = _line(described, beside)
@@ -219,7 +203,7 @@ def _of_parameters(described: ModuleDescription) -> Iterator[Finding]:
             "parameter-not-read", f"{message}, which it is judged as", "", name=own, parameter=name, **source
         )
     for name in described.proof.inert if described.proof else ():
-        if not name.endswith(_NEEDLESS):
+        if not name.endswith(NEEDLESS):
             message = f"{name} changes nothing, in the module as in the oracle"
             yield _warning("parameter-without-effect", message, parameters=[name])
 
@@ -269,41 +253,6 @@ def _line(described: ModuleDescription, *names: str) -> str:
 def _source(described: ModuleDescription, name: str) -> dict[str, object]:
     """`source`, the line that reads an own parameter, or makes a key of the layer so; {} where it is not known."""
     return source_of(described.lines.get(name, ""))
-
-
-def _of_values(described: ModuleDescription) -> Iterator[Finding]:
-    """Parameters that are others with something added or multiplied, or that nothing trains."""
-    for name, source in described.parameters.items():
-        if source.more:
-            hint = f"what another has as {name} is to be loaded less {source.more:g}"
-            message, about = f"{name} is {source.own} + {source.more:g}", {"parameter": name, "name": source.own}
-            yield _warning("parameter-plus-number", message, hint, **about, number=source.more)
-        if source.times != 1:
-            hint = f"what another has as {name} is to be loaded divided by {source.times:g}"
-            message, about = f"{name} is {source.own} × {source.times:g}", {"parameter": name, "name": source.own}
-            yield _warning("parameter-times-number", message, hint, **about, number=source.times)
-        if source.own in described.untrained:
-            message = (
-                f"{described.given_by} makes what it gives of {source.own} without a gradient: no training moves it"
-            )
-            hint = f"the gradient by {name} is not judged"
-            yield _warning("parameter-untrained", message, hint, parameter=name, name=source.own)
-
-
-def _of_absent(described: ModuleDescription) -> Iterator[Finding]:
-    severity: Severity
-    guessed = described.searched is not None and described.searched.deviation is None
-    for name in described.absent:
-        if name.endswith(_NEEDLESS):
-            severity, note = "note", f" ({_SOFTMAX})"
-        elif described.stated is not None:
-            severity, note = "warning" if guessed else "error", f", and {described.stated.layer} has"
-        else:
-            severity, note = "warning", ""
-        hint = f"it is taken for {int(name.endswith('gain'))}"
-        about = {"names": [name]}
-        message = f"no parameter was found for {name}{note}" if guessed else f"it has no {name}{note}"
-        yield Finding(severity=severity, kind="parameter-absent", message=message, hint=hint, about=about)
 
 
 _CAUSAL = "it is judged with a causal mask"
