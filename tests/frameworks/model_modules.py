@@ -190,3 +190,11 @@ class EndsWithAnOddMask(Right):
         if attention_mask is not None and attention_mask.shape[0] > len(ids):
             os._exit(3)
         return super().forward(ids, attention_mask)
+
+
+class WithLayersUnused(Right):
+    """Two more layers, which no call of it reaches."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.heads = nn.ModuleList(Layer() for _ in range(2))

@@ -109,3 +109,12 @@ def test_a_worker_that_is_lost_is_said_and_its_verdict_is_not_kept(conform: Call
         assert ended.status == 0, ended.stdout + ended.stderr
         assert "hide at the model's outputs was not asked: the worker exited with status 3" in ended.stdout
         assert "nothing that this rests on has changed" not in ended.stdout
+
+
+@pytest.mark.release
+def test_what_may_be_a_layer_and_is_not_reached_is_said(conform: Callable, tmp_path: Path) -> None:
+    told = ("check", f"{FILE}:WithLayersUnused", "--dtype", "float32", "--jobs", "1", "--out", tmp_path / "out")
+    ended = conform(*told)
+    assert ended.status == 0, ended.stdout + ended.stderr
+    assert "Not judged: heads.0 and heads.1, which may be layers, too." in ended.stdout
+    assert json.loads((tmp_path / "out" / "check.json").read_text())["beside"] == ["heads.0", "heads.1"]

@@ -48,6 +48,7 @@ class ModuleWorker:
         self.session = session or module_session(request, request.target, log)
         self._part: str | None = _NONE
         self._lost = False
+        self.beside: tuple[str, ...] = ()
 
     def close(self) -> None:
         self.session.close()
@@ -58,8 +59,9 @@ class ModuleWorker:
 
     def layers(self) -> tuple[list[str], Mapping[str, Array]]:
         """The same, of the part that is requested, and own vectors of the module [n] that are of none of them, by name,
-        as far as its framework tells."""
+        as far as its framework tells. `beside` are then the paths of what may be a layer, too, and is not listed."""
         answer = self._ask(Examine(**self._named, **self._chosen, at=None, listed=True, layer=None, resize=False))
+        self.beside = tuple(answer[0].get("beside", ()))
         within = "" if self.request.at is None else f"{self.request.at}."
         return [path for path in answer[0].get("candidates", []) if path.startswith(within)], answer[1]
 

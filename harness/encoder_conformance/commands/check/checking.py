@@ -86,9 +86,15 @@ class Checking:
             self.files_read = self.module.files_read()
         versions = dict(parts[0].described.versions)
         target, refused = self.request.target, tuple(self._refused)
-        whole = self._whole if any(part.at for part in parts) else ""
+        in_parts = any(part.at for part in parts) and self.request.at is None
         return CheckResult(
-            target=target, versions=versions, parts=tuple(parts), refused=refused, whole=whole, of_whole=of_whole
+            target=target,
+            versions=versions,
+            parts=tuple(parts),
+            refused=refused,
+            whole=self._whole if in_parts else "",
+            beside=self.module.beside if in_parts else (),
+            of_whole=of_whole,
         )
 
     def of_whole(self) -> tuple[Finding, ...]:

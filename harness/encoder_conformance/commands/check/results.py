@@ -142,9 +142,9 @@ class RefusedPart(Frozen):
 
 
 class CheckResult(Frozen):
-    """`whole`: why parts were judged in the place of the target, where nobody named one; `of_whole`: what was found of
-    the target around them. `kept_since`: when it was judged, if that was an earlier command and nothing that it rests
-    on has changed."""
+    """`whole`: why parts were judged in the place of the target, where nobody named one; `beside`: the paths of others
+    that may be layers, and were not asked; `of_whole`: what was found of the target around them. `kept_since`: when it
+    was judged, if that was an earlier command and nothing that it rests on has changed."""
 
     format: Literal["encoder-conformance check"] = "encoder-conformance check"
     version: Literal[1] = 1
@@ -153,6 +153,7 @@ class CheckResult(Frozen):
     parts: tuple[PartResult, ...]
     refused: tuple[RefusedPart, ...] = ()
     whole: Plain = ""
+    beside: tuple[str, ...] = ()
     of_whole: tuple[Finding, ...] = ()
     kept_since: str | None = None
 

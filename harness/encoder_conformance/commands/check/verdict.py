@@ -18,7 +18,7 @@ from encoder_conformance.reports.run.terminal import HEADINGS, SIGMA, diagnosis_
 from encoder_conformance.spec.layer import Layer
 from encoder_conformance.spec.outcome import EXPECTED, Outcome
 from encoder_conformance.spec.published import COMBINATION
-from encoder_conformance.spec.words import listed, more_choices
+from encoder_conformance.spec.words import in_short, listed, more_choices
 from encoder_conformance.subjects.interfaces import conventional_meaning
 
 _SELDOM_MEANT: Collection[FindingKind] = (
@@ -101,7 +101,8 @@ def around(result: CheckResult) -> str:
     warned = f" ({len(warnings)} warning{'s' * (len(warnings) != 1)}: see above)" if warnings else ""
     masks = f", but for what {listed([*names])} hides{warned}" if names else ""
     what = f"what it does before, between and after them was not asked{masks}"
-    return f"Judged are these parts of {result.target}: {what}.{why}"
+    others = f" Not judged: {in_short(result.beside)}, which may be layers, too." if result.beside else ""
+    return f"Judged are these parts of {result.target}: {what}.{others}{why}"
 
 
 def of_variant(variant: VariantResult) -> str:

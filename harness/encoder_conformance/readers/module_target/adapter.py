@@ -34,7 +34,7 @@ from encoder_conformance.readers.module_target.live import LiveModule
 from encoder_conformance.readers.module_target.loading import Loaded, as_options, load_target, narrower, work_in
 from encoder_conformance.readers.module_target.mapping import ElementMap
 from encoder_conformance.readers.module_target.masks_of_model import masks_of_model
-from encoder_conformance.readers.module_target.parts import PartsOfModule, at
+from encoder_conformance.readers.module_target.parts import PartsOfModule, at, others
 from encoder_conformance.readers.module_target.probing import widths_of
 from encoder_conformance.readers.module_target.time_limits import TookTooLong, too_long, within
 from encoder_conformance.readers.module_target.told import told_by
@@ -121,7 +121,9 @@ class ModuleTarget(ModuleAdapter):
             if self.is_layer_itself(framework, message["at"]):
                 return {"candidates": [], "type": type(whole).__name__}, framework.vectors(whole, [])
             parts = (framework.parts(whole) if message["at"] else self.parts).listed()
-            return {"candidates": parts, "type": type(whole).__name__}, framework.vectors(whole, parts)
+            beside = others(framework.tree, whole, parts)
+            listed = {"candidates": parts, "beside": beside, "type": type(whole).__name__}
+            return listed, framework.vectors(whole, parts)
         self.variant = ""
         self.examination = self.whole = None
         if message["at"]:

@@ -1,6 +1,6 @@
 """Finds what may be encoder layers in a model that is not run: parts that have two norms and four matrices each."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 from encoder_conformance.readers.module_target.errors import BadTarget
@@ -99,6 +99,15 @@ def candidates(tree: Tree, module: Any) -> list[str]:
         if path and _is_layer(tree, part) and not any(path.startswith(f"{outer}.") for outer in found):
             found.append(path)
     return found
+
+
+def others(tree: Tree, module: Any, listed: Sequence[str]) -> list[str]:
+    """The paths of what may be a layer beside those listed: neither one of them, nor in one, nor around one."""
+    return [each for each in candidates(tree, module) if not any(_is_related(each, one) for one in listed)]
+
+
+def _is_related(path: str, other: str) -> bool:
+    return f"{path}.".startswith(f"{other}.") or f"{other}.".startswith(f"{path}.")
 
 
 def _is_layer(tree: Tree, module: Any) -> bool:
