@@ -31,7 +31,7 @@ def show_check(screen: Console, result: CheckResult, *, verbose: bool = False) -
     versions = ", ".join(f"{name} {version}" for name, version in shown)
     show_line(screen, f"{result.target}  {versions}")
     for place, part in enumerate(result.parts):
-        if part.described.same_as and not verbose:
+        if part.described.same_as and not part.records and not verbose:
             continue
         if verbose:
             _show_all(screen, part)
