@@ -100,6 +100,7 @@ UNCALLED = "has no __call__", "name a module of yours whose __call__ calls encod
 NEEDED = {
     **dict.fromkeys(("cases_jax", "cases_jax_given", "cases_jax_held"), ("flax", "equinox", "jax2onnx")),
     "cases_keras": ("keras", "tf2onnx"),
+    "cases_keras_graphs": ("keras", "tf2onnx"),
 }
 """File → what it needs; the others PyTorch and its exporter."""
 COMPILED = (
@@ -864,6 +865,15 @@ DUE: dict[str, dict[str, Due]] = {
         "NormsItsElevenPositions": beyond("is taken over the positions", "At: cases_jax.py:"),
         "NarrowGelu": Due(0, ("This is a correct pre-norm layer (layer_norm ε 1e-06, gelu_tanh",), ("✗",)),
         "PutsItsHeadsTogetherByHstack": Due(0, ("This is a correct pre-norm",), ("without a transpose",)),
+    },
+    "cases_keras_graphs": {
+        "of_ids": layers("layers_in_graph", "2 layers", "with mask and without"),
+        "of_a_mask": layers(
+            "layers_in_graph", "padding_mask (true = attend) hides what it flags at the model's outputs"
+        ),
+        "of_a_series": layers("layers_in_graph", "up to 24 positions"),
+        "of_an_image": layers("layers_in_graph", "2 layers, final norm", "up to 16 positions"),
+        "of_no_sum": refused("layers_in_graph", "residual1 is missing"),
     },
     "cases_keras": {
         "OfIds": layers("it takes ids as ids", "mask (true = attend) hides what it flags at the model's outputs"),

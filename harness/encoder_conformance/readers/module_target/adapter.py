@@ -34,7 +34,7 @@ from encoder_conformance.readers.module_target.live import LiveModule
 from encoder_conformance.readers.module_target.loading import Loaded, as_options, load_target, narrower, work_in
 from encoder_conformance.readers.module_target.mapping import ElementMap
 from encoder_conformance.readers.module_target.masks_of_model import masks_of_model
-from encoder_conformance.readers.module_target.parts import PartsOfModule, at, others
+from encoder_conformance.readers.module_target.parts import PartsOfModule, others
 from encoder_conformance.readers.module_target.probing import widths_of
 from encoder_conformance.readers.module_target.time_limits import TookTooLong, too_long, within
 from encoder_conformance.readers.module_target.told import told_by
@@ -115,7 +115,7 @@ class ModuleTarget(ModuleAdapter):
         framework, module, supposed = self.loaded_target(message)
         message = {**message, "arguments": {**message["arguments"], **supposed}}
         assert self.parts is not None
-        whole = at(framework.tree, module, message["at"])
+        whole = framework.at(module, message["at"])
         framework.refuse_unfit(whole)
         if message["listed"]:
             if self.is_layer_itself(framework, message["at"]):
@@ -273,7 +273,7 @@ class ModuleTarget(ModuleAdapter):
         try:
             framework, module, _ = self.loaded_target(message)
             if self.whole is None or self.whole[0] != message["at"]:
-                self.whole = message["at"], framework.whole(at(framework.tree, module, message["at"]))
+                self.whole = message["at"], framework.whole(framework.at(module, message["at"]))
             whole = self.whole[1]
             ordered = {name: tensors[name] for name in message["inputs"]}
             given = self.given.get((message["at"], *tensors)) or whole.given_as(ordered)

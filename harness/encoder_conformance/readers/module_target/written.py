@@ -10,7 +10,6 @@ from encoder_conformance.readers.module_target.driving import ModuleAdapter
 from encoder_conformance.readers.module_target.live import LiveModule, Signature, joined, pieces
 from encoder_conformance.readers.module_target.loading import load_target, work_in
 from encoder_conformance.readers.module_target.mapping import ElementMap, OwnParameters
-from encoder_conformance.readers.module_target.parts import at
 from encoder_conformance.readers.module_target.supplies import Told
 
 
@@ -29,7 +28,7 @@ class WrittenAdapter(ModuleAdapter):
         framework, module, _ = load_target(self.target, self.arguments, Path(self.folder))
         part = framework.parts(module).at(self.at) if self.at else None
         told = Told(self.signature.arrangement.beside)
-        live = framework.live(framework.built(part or at(framework.tree, module, self.at), lambda _: told))
+        live = framework.live(framework.built(part or framework.at(module, self.at), lambda _: told))
         self.given = live.arranged(self.signature.arrangement) or live
         self.map = self.parameters
         versions = {name: version(name) for name in (framework.packages[0], "numpy")}

@@ -9,7 +9,7 @@ from typing import Any
 
 from encoder_conformance.protocol.findings import Finding
 from encoder_conformance.readers.module_target.live import Feeds, LiveModule
-from encoder_conformance.readers.module_target.parts import PartsOfModule, PartsOfTree, Tree
+from encoder_conformance.readers.module_target.parts import PartsOfModule, PartsOfTree, Tree, at
 from encoder_conformance.readers.module_target.supplies import ToldOf
 from encoder_conformance.readers.module_target.whole import WholeLayer, WholeModule
 from encoder_conformance.readers.onnx_file.graph.execution import ExecutionError
@@ -69,6 +69,10 @@ class ModuleFramework(ABC):
     def parts(self, module: Any) -> PartsOfModule:
         """The layers in a model; by itself those that its structure shows, called by themselves."""
         return PartsOfTree(self.tree, module)
+
+    def at(self, module: Any, path: str | None) -> Any:
+        """The part of this path, or the module itself. Raises BadTarget, with the names that are there."""
+        return at(self.tree, module, path)
 
     def is_layer(self, module: LiveModule, feeds: Feeds) -> bool:
         """Whether it is seen to be one layer itself, and no part of it to be one; False where nobody can tell."""

@@ -24,8 +24,14 @@ from encoder_conformance.readers.module_target.frameworks import ModuleFramework
 from encoder_conformance.readers.module_target.frameworks.backends import BACKENDS, Backend
 from encoder_conformance.readers.module_target.frameworks.keras_built import ARRAYS, build, call_of
 from encoder_conformance.readers.module_target.frameworks.keras_draws import THEIRS, drawn_at, drops_uncalled
+from encoder_conformance.readers.module_target.frameworks.keras_graph import NAME, PartsOfGraph, layers_of_graph
 from encoder_conformance.readers.module_target.frameworks.keras_inputs import WithEveryInput, opened
-from encoder_conformance.readers.module_target.frameworks.keras_names import attributes_of, never_built, not_held
+from encoder_conformance.readers.module_target.frameworks.keras_names import (
+    KerasTree,
+    attributes_of,
+    never_built,
+    not_held,
+)
 from encoder_conformance.readers.module_target.frameworks.keras_policy import eagerly, in_policy
 from encoder_conformance.readers.module_target.frameworks.keras_positions import all_positions_at_once
 from encoder_conformance.readers.module_target.frameworks.keras_whole import WholeKeras, is_functional
@@ -38,7 +44,7 @@ from encoder_conformance.readers.module_target.live import (
     Signature,
     joined,
 )
-from encoder_conformance.readers.module_target.parts import Tree, calls, walk
+from encoder_conformance.readers.module_target.parts import PartsOfModule, Tree, calls, walk
 from encoder_conformance.readers.module_target.remembering import State, kept_by_function
 from encoder_conformance.readers.module_target.returned import leaves, like_x
 from encoder_conformance.readers.module_target.supplies import ToldOf
@@ -311,17 +317,6 @@ def _eagerly(layer: Any) -> AbstractContextManager[None]:
     return eagerly() if _compiled_as(layer) else nullcontext()
 
 
-class _KerasTree:
-    def children(self, module: Any) -> Mapping[str, Any]:
-        return {each.name: each for each in module._layers if not isinstance(each, keras.layers.InputLayer)}
-
-    def is_container(self, module: Any) -> bool:
-        return isinstance(module, keras.Sequential)
-
-    def matrices(self, module: Any) -> int:
-        return sum(len(weight.shape) >= 2 for weight in module.weights)
-
-
 def _convolves(part: Any) -> bool:
     """Whether it is a convolution, and of more than one position: of one it is a linear map."""
     sizes = getattr(part, "kernel_size", ())
@@ -331,7 +326,7 @@ def _convolves(part: Any) -> bool:
 class _Keras(ModuleFramework):
     name = "Keras"
     packages = ("keras", "tensorflow-cpu", "tensorflow", "jax", "torch")
-    tree: Tree = _KerasTree()
+    tree: Tree = KerasTree()
 
     def owns(self, found: object) -> bool:
         return isinstance(found, keras.layers.Layer)
@@ -345,6 +340,13 @@ class _Keras(ModuleFramework):
         if convolution and not any(isinstance(part, keras.layers.Dense) for part in parts):
             problem = f"{convolution} is a convolution, and no part of an encoder layer"
             raise BadTarget(problem, "", "no-layer-by-kind", names=[convolution])
+
+    def parts(self, module: Any) -> PartsOfModule:
+        return PartsOfGraph(self.tree, module) if is_functional(module) else super().parts(module)
+
+    def at(self, module: Any, path: str | None) -> Any:
+        cut_out = layers_of_graph(module) if path == NAME and is_functional(module) else None
+        return super().at(module, path) if cut_out is None else cut_out
 
     def built(self, module: Any, told: ToldOf) -> Any:
         if not is_functional(module):

@@ -1,6 +1,6 @@
 """The attributes of a Keras layer in which its weights lie: its parts' own names are often a class and a number."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import keras
@@ -74,3 +74,16 @@ def _is_of_user(layer: Any, name: str) -> bool:
     """Whether an attribute is one that its user named; a layer of Keras itself has private ones of its own."""
     own = type(layer).__module__.partition(".")[0] != "keras"
     return not name.startswith("_") or (own and name not in _OF_KERAS)
+
+
+class KerasTree:
+    """The nesting of layers: that of a model without its inputs, which are layers of Keras, too."""
+
+    def children(self, module: Any) -> Mapping[str, Any]:
+        return {each.name: each for each in module._layers if not isinstance(each, keras.layers.InputLayer)}
+
+    def is_container(self, module: Any) -> bool:
+        return isinstance(module, keras.Sequential)
+
+    def matrices(self, module: Any) -> int:
+        return sum(len(weight.shape) >= 2 for weight in module.weights)

@@ -1,0 +1,56 @@
+"""Functional models of Keras whose layers are no parts of them: each stands in the graph, operation after operation."""
+
+from typing import Any
+
+import keras
+from keras import layers, ops
+
+
+def _post(x: Any, mask: Any = None) -> Any:
+    x = layers.LayerNormalization(epsilon=1e-5)(x + layers.MultiHeadAttention(4, 16)(x, x, attention_mask=mask))
+    return layers.LayerNormalization(epsilon=1e-5)(x + layers.Dense(64)(layers.Dense(96, activation="relu")(x)))
+
+
+def _pre(x: Any) -> Any:
+    normed = layers.LayerNormalization(epsilon=1e-6)(x)
+    x = layers.Add()([x, layers.Dropout(0.1)(layers.MultiHeadAttention(4, 16)(normed, normed))])
+    normed = layers.LayerNormalization(epsilon=1e-6)(x)
+    return layers.Add()([x, layers.Dense(64)(layers.Dense(96, activation="gelu")(normed))])
+
+
+def of_ids() -> keras.Model:
+    """Its mask is made of its ids."""
+    ids = keras.Input((None,), dtype="int32")
+    x = layers.Dropout(0.1)(layers.Embedding(40, 64)(ids))
+    for _ in range(2):
+        x = _post(x, ops.not_equal(ids, 0)[:, None, :])
+    return keras.Model(ids, layers.Dense(2)(layers.GlobalAveragePooling1D()(x)))
+
+
+def of_a_mask() -> keras.Model:
+    ids, mask = keras.Input((None,), dtype="int32"), keras.Input((None,), dtype="bool", name="padding_mask")
+    return keras.Model([ids, mask], layers.Dense(40)(_post(layers.Embedding(40, 64)(ids), mask[:, None, :])))
+
+
+def of_a_series() -> keras.Model:
+    """Of one length, with a head that sees all positions."""
+    series = keras.Input((24, 7))
+    return keras.Model(series, layers.Dense(1)(layers.Flatten()(_pre(layers.Dense(64)(series)))))
+
+
+def of_an_image() -> keras.Model:
+    image = keras.Input((32, 32, 3))
+    patches = layers.Reshape((16, 64))(layers.Conv2D(64, 8, 8)(image))
+    x = _pre(_pre(patches + layers.Embedding(16, 64)(ops.arange(16))))
+    x = layers.LayerNormalization(epsilon=1e-6)(x)
+    return keras.Model(image, layers.Dense(10)(layers.GlobalAveragePooling1D()(x)))
+
+
+def of_no_sum() -> keras.Model:
+    """Nothing skips its attention."""
+    ids = keras.Input((None,), dtype="int32")
+    x = layers.Embedding(40, 64)(ids)
+    for _ in range(2):
+        x = layers.LayerNormalization(epsilon=1e-5)(layers.MultiHeadAttention(4, 16)(x, x))
+        x = layers.LayerNormalization(epsilon=1e-5)(x + layers.Dense(64)(layers.Dense(96, activation="relu")(x)))
+    return keras.Model(ids, layers.Dense(2)(layers.GlobalAveragePooling1D()(x)))
