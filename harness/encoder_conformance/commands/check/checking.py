@@ -117,8 +117,7 @@ class Checking:
         if not paths:
             yield self._part(self.request.at, found)
             return
-        first: dict[str, str] = {}
-        asked: dict[str, str] = {}  # part → the one that is asked in its place, or itself
+        asked: dict[str, str] = {}  # what a part is called, and what was read of it → the part that is asked for it
         problem: Problem | None = None
         whole, self._whole = found, _why_no_layer(found)
         for path in paths:
@@ -131,15 +130,11 @@ class Checking:
                 self._refused.append(RefusedPart(at=path, **dict(found)))
                 continue
             part = self._part(path, found)
-            described = part.described
-            key = described.model_copy(update={"adapter": "", "same_as": ""}).model_dump_json()  # which name the part
-            proved = described.proof is not None and described.proof.holds
-            can_be_judged = part.subject.layer is not None
-            like = asked[described.same_as] if described.same_as else first.get(key) if proved else None
-            yield replace(part, like=like) if can_be_judged else part
+            like = _like(part.described, asked)
+            yield part if part.subject.layer is None else replace(part, like=like)
             asked[path] = like or path
-            first.setdefault(key, path)
-        if problem is None or first:
+            asked.setdefault(_read_of(part.described), path)
+        if problem is None or asked:
             return
         if len(paths) > 1 or isinstance(whole, Problem):
             raise problem.error(self.request.target)
@@ -240,6 +235,19 @@ class Checking:
         log = self.module.session.log
         keras = {"KERAS_BACKEND": backend}
         return Checking(request, log.with_name(f"{backend}-{log.name}"), self._progress, keras).result().parts[0]
+
+
+def _like(described: ModuleDescription, asked: Mapping[str, str]) -> str | None:
+    """The part that is asked for this one, of those asked before it; None where it is asked itself."""
+    if described.same_as:
+        return asked[described.same_as]
+    proved = described.proof is not None and described.proof.holds
+    return asked.get(_read_of(described)) if proved else None
+
+
+def _read_of(described: ModuleDescription) -> str:
+    """All that was read of a part, without what names it."""
+    return described.model_copy(update={"adapter": "", "same_as": ""}).model_dump_json()
 
 
 def _of(expected: Mapping[str, Expected], case: Case) -> Expected:

@@ -118,12 +118,7 @@ class ModuleTarget(ModuleAdapter):
         whole = framework.at(module, message["at"])
         framework.refuse_unfit(whole)
         if message["listed"]:
-            if self.is_layer_itself(framework, message["at"]):
-                return {"candidates": [], "type": type(whole).__name__}, framework.vectors(whole, [])
-            parts = (framework.parts(whole) if message["at"] else self.parts).listed()
-            beside = others(framework.tree, whole, parts)
-            listed = {"candidates": parts, "beside": beside, "type": type(whole).__name__}
-            return listed, framework.vectors(whole, parts)
+            return self.listed(framework, whole, message["at"])
         self.variant = ""
         self.examination = self.whole = None
         if message["at"]:
@@ -148,6 +143,14 @@ class ModuleTarget(ModuleAdapter):
         if message["like"] and sum(map(prod, found.module.shapes.values())) > _MANY:  # more of a large model is to come
             give_freed_memory_back()
         return description.model_dump(mode="json"), {**found.own_values, PROGRAM: program}
+
+    def listed(self, framework: ModuleFramework, whole: Any, path: str | None) -> tuple[dict[str, Any], Tensors]:
+        """The layers in this part, what else may be one, and own vectors of the part that are of no layer."""
+        assert self.parts is not None
+        if self.is_layer_itself(framework, path):
+            return {"candidates": []}, framework.vectors(whole, [])
+        parts = (framework.parts(whole) if path else self.parts).listed()
+        return {"candidates": parts, "beside": others(framework.tree, whole, parts)}, framework.vectors(whole, parts)
 
     def masks_of_model(self) -> ModelMasks:
         """Those of the whole module that was named last."""
