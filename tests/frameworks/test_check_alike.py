@@ -47,7 +47,9 @@ def test_a_layer_that_differs_in_one_thing_is_read_by_itself(conform: Callable, 
     ended, same_as, parts = checked(conform, tmp_path, name)
     assert same_as == {"layers.0": "", "layers.1": "layers.0", "layers.2": "", "layers.3": "layers.0"}
     wrong = name in ("by_place", "with_a_hook")
-    assert parts["layers.2"]["like"] == ("layers.0" if name == "other_dropout" else None)
+    is_like = name == "other_dropout"
+    assert parts["layers.2"]["like"] == ("layers.0" if is_like else None)
+    assert ("alike layers.2: read and proved to be like it" in " ".join(ended.stdout.split())) == is_like
     assert (ended.status == 0) != wrong, ended.stdout
 
 

@@ -31,13 +31,14 @@ def show_check(screen: Console, result: CheckResult, *, verbose: bool = False) -
     versions = ", ".join(f"{name} {version}" for name, version in shown)
     show_line(screen, f"{result.target}  {versions}")
     for place, part in enumerate(result.parts):
-        if part.described.same_as and not part.records and not verbose:
+        if _is_told_with_another(part) and not verbose:
             continue
         if verbose:
             _show_all(screen, part)
         else:
             _show_short(screen, part)
-            _show_alike(screen, [each.at for each in result.parts if part.at and each.described.same_as == part.at])
+            if part.at:
+                _show_alike(screen, part.at, result.parts)
         _show_variants(screen, part, verbose=verbose)
         for line in closing(part, result.parts[:place]):
             status = part.status if line.status is None else line.status
@@ -88,9 +89,15 @@ def _show_short(screen: Console, part: PartResult) -> None:
         _show_failures(screen, part.records, 2)
 
 
-def _show_alike(screen: Console, paths: list[str]) -> None:
-    if paths:
-        _row(screen, "alike", f"{in_short(paths)}: {_ALIKE}, and not asked again")
+def _is_told_with_another(part: PartResult) -> bool:
+    """Whether all that was found of it is what was found of the part that it is like."""
+    return bool(part.like or part.described.same_as) and not part.records and not part.variants
+
+
+def _show_alike(screen: Console, at: str, parts: Sequence[PartResult]) -> None:
+    told = [each for each in parts if at in (each.like, each.described.same_as) and _is_told_with_another(each)]
+    for said, alike in groupby(sorted(told, key=_likeness), key=_likeness):
+        _row(screen, "alike", f"{in_short(each.at for each in alike)}: {said}, and not asked again")
 
 
 def _show_call(screen: Console, described: ModuleDescription) -> None:
@@ -134,13 +141,13 @@ def _show_all(screen: Console, part: PartResult) -> None:
     for finding in part.findings:
         show_finding(screen, finding)
     if part.like:
-        _row(screen, "judged", f"as {part.like}: {_likeness(described)}, and was not asked again")
+        _row(screen, "judged", f"as {part.like}: {_likeness(part)}, and was not asked again")
     elif part.layer is not None:
         _show_judged(screen, part)
 
 
-def _likeness(described: ModuleDescription) -> str:
-    return _ALIKE if described.same_as else "it was read and proved to be like it"
+def _likeness(part: PartResult) -> str:
+    return _ALIKE if part.described.same_as else "read and proved to be like it"
 
 
 def _left_out(described: ModuleDescription) -> str:
