@@ -6,6 +6,7 @@ from encoder_conformance.protocol.arguments import MEANINGS, MaskArgument, Ungiv
 from encoder_conformance.protocol.finding_kinds import FindingKind
 from encoder_conformance.protocol.findings import Finding, Severity, SourceLine, said_at, source_of
 from encoder_conformance.protocol.module_description import ModuleDescription
+from encoder_conformance.spec.words import listed
 from encoder_conformance.subjects.interfaces import compared, conventional_meaning, is_of_padding, usual_meaning
 
 
@@ -28,8 +29,14 @@ def argument_findings(described: ModuleDescription, reference: ModuleDescription
         yield from (reversed_ones := [*_of_name(mask, described, stated=is_stated)])
         yield from _of_forms(mask, {each.about["form"] for each in reversed_ones})
     yield from _of_exchanged(described, stated=is_stated)
+    not_taken = [each for each in described.ungiven_arguments if each.matters and not each.changes and not each.given]
+    if not_taken:
+        names = [each.argument for each in not_taken]
+        verb, them = ("were", "them") if names[1:] else ("was", names[0])
+        message = f"{listed(names)} {verb} not given: no array that was tried is taken. It is judged without {them}"
+        yield _finding("note", "argument-not-taken", message, arguments=names)
     for argument in described.ungiven_arguments:
-        yield from _of_ungiven(argument)
+        yield from () if argument in not_taken else _of_ungiven(argument)
 
 
 def reference_findings(described: ModuleDescription, reference: ModuleDescription, name: str) -> Iterator[Finding]:
@@ -81,7 +88,7 @@ def _of_unusable(mask: UnusableMask, described: ModuleDescription, line: str, *,
             return _finding("warning", "mask-of-a-class", message, hint, **about)
         case "switch":
             message, hint = f"{name} is true or false{at}, and no array: {_WITHOUT}", f"--with {name}=True has it so"
-            return _finding("note", "argument-not-taken", message, hint, argument=name)
+            return _finding("note", "argument-not-taken", message, hint, arguments=[name])
         case "leaks":
             message = f"{name} hides in part: {mask.form} leaves {mask.leakage:.2g} of a position's influence"
             weak = stated or (described.not_read is None and mask.form.startswith("bool"))
@@ -286,10 +293,8 @@ def _of_ungiven(argument: UngivenArgument) -> Iterator[Finding]:
         hint, about = f"it is judged without {name}", {"argument": name, "form": argument.form}
         yield _finding("warning", "argument-not-given", message, hint, **about)
     elif argument.matters:
-        message = f"{name} was not given: no array that was tried is taken. It is judged without {name}"
-        if argument.given:
-            message = f"{name} was given as {argument.given}: no other array that was tried is taken"
-        yield _finding("note", "argument-not-taken", message, argument=name)
+        message = f"{name} was given as {argument.given}: no other array that was tried is taken"
+        yield _finding("note", "argument-not-taken", message, arguments=[name])
 
 
 def _finding(severity: Severity, kind: FindingKind, message: str, hint: str = "", **about: object) -> Finding:
