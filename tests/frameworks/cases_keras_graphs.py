@@ -54,3 +54,24 @@ def of_no_sum() -> keras.Model:
         x = layers.LayerNormalization(epsilon=1e-5)(layers.MultiHeadAttention(4, 16)(x, x))
         x = layers.LayerNormalization(epsilon=1e-5)(x + layers.Dense(64)(layers.Dense(96, activation="relu")(x)))
     return keras.Model(ids, layers.Dense(2)(layers.GlobalAveragePooling1D()(x)))
+
+
+def of_columns() -> keras.Model:
+    """Of five, as many positions as a probe has, each with a table of its own."""
+    columns = [keras.Input((), dtype="int32") for _ in range(5)]
+    x = _post(ops.stack([layers.Embedding(10, 64)(each) for each in columns], axis=1))
+    return keras.Model(columns, layers.Dense(1)(layers.Flatten()(x)))
+
+
+def of_many_patches() -> keras.Model:
+    """Of a number of positions that nobody would try."""
+    patches = keras.Input((70, 12))
+    return keras.Model(patches, layers.Dense(1)(layers.GlobalAveragePooling1D()(_pre(layers.Dense(64)(patches)))))
+
+
+def of_one_feature() -> keras.Model:
+    """Its norms give their shift, whatever they are given."""
+    series = keras.Input((None, 1))
+    x = layers.LayerNormalization()(series + layers.MultiHeadAttention(4, 16)(series, series))
+    x = layers.LayerNormalization()(x + layers.Dense(1)(layers.Dense(8, activation="relu")(x)))
+    return keras.Model(series, layers.Dense(2)(layers.GlobalAveragePooling1D()(x)))

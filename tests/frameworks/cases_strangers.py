@@ -443,6 +443,15 @@ class SortedByLength(PlainPost):
         return super().layer(x[order], ignore[order])[order.argsort()]
 
 
+class OfFivePositions(PlainPost):
+    """As many as a probe has."""
+
+    def forward(self, x: Tensor, padding: Tensor | None = None) -> Tensor:
+        if x.shape[1] != 5:
+            raise ValueError("five columns")
+        return super().forward(x, padding)
+
+
 class Chunked(PlainPost):
     """Eight items at a time."""
 

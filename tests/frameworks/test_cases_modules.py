@@ -613,6 +613,7 @@ DUE: dict[str, dict[str, Due]] = {
             2, ("(temperature changes it, and is part of no step)",), ("are multiplied by", "This layer is wrong")
         ),
         "WithoutPadding": right("post-norm", "with padding (true = ignore) and without"),
+        "OfFivePositions": Due(0, ("This is a correct post-norm", "up to 5 positions"), ("✗",)),
         "SortedByLength": right("post-norm", "with padding (true = ignore) and without"),
         "Chunked": right("post-norm", "with padding (true = ignore) and without"),
         "FilledUp": right("post-norm", "with padding (true = ignore) and without"),
@@ -873,6 +874,9 @@ DUE: dict[str, dict[str, Due]] = {
         ),
         "of_a_series": layers("layers_in_graph", "up to 24 positions"),
         "of_an_image": layers("layers_in_graph", "2 layers, final norm", "up to 16 positions"),
+        "of_columns": layers("layers_in_graph", "up to 5 positions"),
+        "of_many_patches": layers("layers_in_graph", "up to 70 positions"),
+        "of_one_feature": refused("d_model is 1, and a norm over one feature gives its shift"),
         "of_no_sum": refused("layers_in_graph", "residual1 is missing"),
     },
     "cases_keras": {

@@ -30,6 +30,8 @@ def lengths_said(parts: Iterable[object]) -> tuple[int, ...]:
         if not any(word in name.lower() for word in _OF_LENGTH):
             continue
         sides = value if isinstance(value, tuple | list) else (value, 1)
+        if len(sides) == 3 and sides[0] is None:  # [batch, sequence, features], as Keras says what it takes
+            sides = (sides[1], 1)
         if len(sides) == 2 and all(isinstance(each, int) and not isinstance(each, bool) for each in sides):
             rows = (sides[0],) if name.endswith(_SHAPE) else ()
             found |= dict.fromkeys((*rows, sides[0] * sides[1], sides[0] ** 2))
@@ -43,9 +45,10 @@ def _held_by(part: object) -> Mapping[str, object]:
 
 def lengths_taken(module: LiveModule, x: Array) -> tuple[int, ...]:
     """The numbers of positions up to 65 that it takes, as it takes x, and that of x; () where it is taken with 5 as any
-    is. Of what a file has a number for so many positions, all up to that."""
+    is, and with one more or less. Of what a file has a number for so many positions, all up to that."""
     longest = min((each.longest for each in module.signature.arrangement.beside.values() if each.longest), default=0)
-    if x.shape[1] == SEQUENCE and not longest:
+    beside = (drawn((BATCH, SEQUENCE + more, x.shape[-1])) for more in (1, -1))
+    if x.shape[1] == SEQUENCE and not longest and any(module.takes(each) for each in beside):
         return ()
     tried = dict.fromkeys((*range(1, (longest or LONGEST_TRIED) + 1), *(() if longest else (x.shape[1],))))
     return tuple(n for n in tried if module.takes(drawn((BATCH, n, x.shape[-1]))))

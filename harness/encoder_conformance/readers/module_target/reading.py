@@ -85,6 +85,9 @@ def with_a_name(
 ) -> Exported:
     """Where the graph is no layer's for a reason without a name, what the module is seen to do gives it one. `loose`:
     the tensors that it computes with and that are no parameters."""
+    if exported.layer is None and x.shape[-1] == 1:
+        problem = f"{NO_LAYER}d_model is 1, and a norm over one feature gives its shift, whatever it is given"
+        return replace(exported, problem=problem, where="")
     conditions = [name for name, each in module.signature.arrangement.beside.items() if each.kind == "condition"]
     if conditions and "second_gain" in exported.features:
         return _modulated(exported, f"of {', '.join(conditions)}", exported.where)

@@ -31,6 +31,7 @@ from encoder_conformance.readers.module_target.frameworks.keras_names import (
     attributes_of,
     never_built,
     not_held,
+    objects_of,
 )
 from encoder_conformance.readers.module_target.frameworks.keras_policy import eagerly, in_policy
 from encoder_conformance.readers.module_target.frameworks.keras_positions import all_positions_at_once
@@ -252,7 +253,7 @@ class KerasModule(HeldModule):
         return self._backend.lines(as_exported, model, x_shape)
 
     def objects(self) -> Iterator[object]:
-        return (part for _, part in walk(FRAMEWORK.tree, self.layer))
+        return objects_of(self.layer)
 
 
 class _Held(KerasModule):

@@ -1,12 +1,14 @@
 """The attributes of a Keras layer in which its weights lie: its parts' own names are often a class and a number."""
 
 from collections.abc import Callable, Iterator, Mapping
+from itertools import chain
 from typing import Any
 
 import keras
 import numpy as np
 
 from encoder_conformance.readers.module_target.differing import differ
+from encoder_conformance.readers.module_target.parts import walk
 from encoder_conformance.spec.axes import Array
 
 _OF_KERAS = ("_layers", "_operations", "_functional", "_input_layers", "_output_layers")
@@ -87,3 +89,9 @@ class KerasTree:
 
     def matrices(self, module: Any) -> int:
         return sum(len(weight.shape) >= 2 for weight in module.weights)
+
+
+def objects_of(layer: Any) -> Iterator[object]:
+    """The layer, its parts, and the inputs of a functional model, which say what shapes it takes."""
+    inputs = (each for each in layer._layers if isinstance(each, keras.layers.InputLayer))
+    return chain((part for _, part in walk(KerasTree(), layer)), inputs)
