@@ -452,6 +452,15 @@ class OfFivePositions(PlainPost):
         return super().forward(x, padding)
 
 
+class OfThreeItems(PlainPost):
+    """As many as a probe has."""
+
+    def forward(self, x: Tensor, padding: Tensor | None = None) -> Tensor:
+        if len(x) % 3:
+            raise ValueError("three frames")
+        return super().forward(x, padding)
+
+
 class Chunked(PlainPost):
     """Eight items at a time."""
 

@@ -613,6 +613,7 @@ DUE: dict[str, dict[str, Due]] = {
             2, ("(temperature changes it, and is part of no step)",), ("are multiplied by", "This layer is wrong")
         ),
         "WithoutPadding": right("post-norm", "with padding (true = ignore) and without"),
+        "OfThreeItems": refused("its batch has to be a multiple of 3: it takes x [3, 5, 24], and no [4, 5, 24]"),
         "OfFivePositions": Due(0, ("This is a correct post-norm", "up to 5 positions"), ("✗",)),
         "SortedByLength": right("post-norm", "with padding (true = ignore) and without"),
         "Chunked": right("post-norm", "with padding (true = ignore) and without"),

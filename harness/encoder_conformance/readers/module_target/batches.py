@@ -8,10 +8,13 @@ from encoder_conformance.readers.module_target.errors import BadTarget
 from encoder_conformance.readers.module_target.live import LiveModule
 from encoder_conformance.readers.module_target.probing import drawn
 from encoder_conformance.readers.onnx_file.interface.probe_runs import BATCH, SEQUENCE
+from encoder_conformance.spec.axes import Array
 
 _TRIED = (4, 8, 16, 6, 12, 32)
 _FIRST, _IF_SAID = 8, 40
 """Ways to call that are tried, and those where the module says for which batch it was made."""
+_OTHERS = (4, 2, 1)
+_HINT = "layers are judged at several batches; a layer has each item by itself"
 _MOST = 64
 """The largest batch of which it is asked whether it takes it."""
 
@@ -35,8 +38,18 @@ def refuse_some_batches(module: LiveModule, widths: Iterable[int], ways: Iterabl
             continue
         shape, refused = [taken[0], SEQUENCE, width], [BATCH, SEQUENCE, width]
         problem = f"its batch has to be {made}: it takes x {shape}, and no {refused}"
-        hint = "layers are judged at several batches; a layer has each item by itself"
-        raise BadTarget(problem, hint, "takes-no-x", taken=taken)
+        raise BadTarget(problem, _HINT, "takes-no-x", taken=taken)
+
+
+def refuse_one_batch(module: LiveModule, x: Array) -> None:
+    """Raises BadTarget for a module that takes x [3, sequence, d_model] and none of another first axis."""
+    others = [drawn((batch, *x.shape[1:])) for batch in _OTHERS]
+    if len(x) != BATCH or any(map(module.takes, others)):
+        return
+    taken = [each for each in range(1, _MOST + 1) if module.takes(drawn((each, *x.shape[1:])))]
+    made = "a multiple of 3" if taken[1:] else "3"
+    problem = f"its batch has to be {made}: it takes x {list(x.shape)}, and no {list(others[0].shape)}"
+    raise BadTarget(problem, _HINT, "takes-no-x", taken=taken)
 
 
 def _batches_said(module: LiveModule) -> Iterable[int]:

@@ -11,6 +11,7 @@ from encoder_conformance import Masks
 from encoder_conformance.protocol.findings import Finding, noted
 from encoder_conformance.protocol.module_description import OtherAnswer
 from encoder_conformance.readers.module_target.allocated import with_numbers
+from encoder_conformance.readers.module_target.batches import refuse_one_batch
 from encoder_conformance.readers.module_target.biases import settled
 from encoder_conformance.readers.module_target.by_effect import opened_otherwise, turned_otherwise, without_positions
 from encoder_conformance.readers.module_target.causal_switch import causal_unless
@@ -168,6 +169,7 @@ def _opened(framework: ModuleFramework, given: object, told: ToldOf) -> Examinat
     module = with_masks_past_first(with_masks_together(module, x), x)
     refuse_written(module, before, {"x": x})
     refuse_unrunnable(module, {"x": x})
+    refuse_one_batch(module, x)
     as_given, kept = format_as_given(module, x), None
     if held is None or held.changed():
         if held is not None:  # one that was not called

@@ -92,21 +92,7 @@ def with_a_name(
     if conditions and "second_gain" in exported.features:
         return _modulated(exported, f"of {', '.join(conditions)}", exported.where)
     if exported.unplaced and not exported.problem:
-        several = ", ".join(exported.unplaced)
-        if conditions:
-            made = f"{several}, of {', '.join(conditions)}"
-            return _modulated(exported, made, exported.lines.get("norm.kind", ""))
-        problem = f"{several} is computed of its parameters, and is none of them: it cannot be set"
-        if loose:
-            problem = f"{several} is none of its parameters, and cannot be set: it uses {some(loose)}, no parameter"
-        if exported.rounded_to:
-            problem = (
-                f"its weights are rounded to {exported.rounded_to} in each call, as under autocast: it is no layer of "
-                "float32. Check it without that; of PyTorch, --also autocast-bf16 asks what autocast does"
-            )
-        if several.endswith(TABLE):
-            problem = "what it adds to its scores by position is computed from tables, and is none of their rows (E-23)"
-        return replace(exported, problem=problem)
+        return _unplaced(exported, conditions, loose)
     if exported.layer is None and (keys := _draws_of(module, x)):
         problem = f"{SENTENCES['drawn'][0]} ({', '.join(keys)})"
         return replace(exported, problem=problem, where="", features=("drawn",))
@@ -123,6 +109,25 @@ def with_a_name(
     feature, where = named[0], seen[named[0]]
     problem = f"{NO_LAYER}{SENTENCES[feature][0]}"
     return replace(exported, problem=problem, where=where or exported.where, features=(feature,))
+
+
+def _unplaced(exported: Exported, conditions: Sequence[str], loose: Sequence[str]) -> Exported:
+    """Why what a layer computes with is none of its parameters. `conditions`: arguments that it may be computed of."""
+    several = ", ".join(exported.unplaced)
+    if conditions:
+        made = f"{several}, of {', '.join(conditions)}"
+        return _modulated(exported, made, exported.lines.get("norm.kind", ""))
+    problem = f"{several} is computed of its parameters, and is none of them: it cannot be set"
+    if loose:
+        problem = f"{several} is none of its parameters, and cannot be set: it uses {some(loose)}, no parameter"
+    if exported.rounded_to:
+        problem = (
+            f"its weights are rounded to {exported.rounded_to} in each call, as under autocast: it is no layer of "
+            "float32. Check it without that; of PyTorch, --also autocast-bf16 asks what autocast does"
+        )
+    if several.endswith(TABLE):
+        problem = "what it adds to its scores by position is computed from tables, and is none of their rows (E-23)"
+    return replace(exported, problem=problem)
 
 
 def _draws_of(module: LiveModule, x: Array) -> list[str]:
