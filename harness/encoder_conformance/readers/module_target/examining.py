@@ -192,7 +192,7 @@ def _opened(framework: ModuleFramework, given: object, told: ToldOf) -> Examinat
     notes = (*_notes(framework, given, read, x), *filled, *(_of_rows(read, x) if exported.layer is None else ()))
     if not lengths:
         refuse_one_length(read, x, exported)
-    if not (lengths or module.called_with) and exported.layer is not None:
+    if not (lengths or module.length) and exported.layer is not None:
         lengths = lengths_up_to_most(read, x)
     found = Examination(framework, module, read, semantics, exported, chance=chance, loose=loose, notes=notes)
     found.as_given, found.kept, found.lengths = as_given, kept, lengths
