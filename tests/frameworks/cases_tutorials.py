@@ -102,3 +102,62 @@ class GivesItsWeights(nn.Module):
             x, weights = block(x, mask)
             seen.append(weights)
         return x, seen
+
+
+class AsksOfItsMask(Plain):
+    """What it does with a mask stands behind what it asks of it, in a function of its own."""
+
+    def bias(self, n: int, ignore: Tensor | None) -> Tensor | None:
+        return ignore
+
+    def forward(self, x: Tensor, attention_mask: Tensor | None = None) -> Tensor:
+        return self.layer(x, None if attention_mask is None else lowered(attention_mask))
+
+
+def lowered(attention_mask: Tensor) -> Tensor:
+    if attention_mask.dim() == 2:
+        attention_mask = attention_mask[:, None, None, :]
+    shown = attention_mask.float()
+    return (1 - shown) * -1e5  # lowered
+
+
+class KeepsTruths(Plain):
+    """What hides later positions is kept as a parameter, which nothing trains and which is no number."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.later = nn.Parameter(torch.ones(512, 512).triu(1).bool(), requires_grad=False)
+
+    def core(self, q: Tensor, k: Tensor, v: Tensor, ignore: Tensor | None) -> Tensor:
+        scores = q @ k.transpose(-1, -2) / q.shape[-1] ** 0.5
+        return scores.masked_fill(self.hidden(q.shape[-2]), -math.inf).softmax(-1) @ v
+
+    def hidden(self, n: int) -> Tensor:
+        return self.later[:n, :n]
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.layer(x)
+
+
+class OfAllItsPositions(KeepsTruths):
+    """It takes as many positions as its mask is of, and no other number."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.later = nn.Parameter(self.later[:8, :8], requires_grad=False)
+
+    def hidden(self, n: int) -> Tensor:
+        return self.later
+
+
+class FillsEqualItems(Plain):
+    """Its mask [B, S, S] lies where heads are, and so it is taken for one item, and for as many as there are heads."""
+
+    D, H = 24, 3
+
+    def core(self, q: Tensor, k: Tensor, v: Tensor, ignore: Tensor | None) -> Tensor:
+        scores = q @ k.transpose(-1, -2) / q.shape[-1] ** 0.5
+        if ignore is not None:
+            ignore = ignore.flatten(1)
+            scores = scores.masked_fill(ignore[:, None] * ignore[:, :, None], -math.inf)
+        return scores.softmax(-1) @ v

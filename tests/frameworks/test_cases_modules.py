@@ -143,10 +143,20 @@ DUE: dict[str, dict[str, Due]] = {
         "OfWords": layers("given src_mask, as OfWords makes and gives it", "with src_key_padding_mask"),
         "OfFewPositions": layers("post-norm", "up to 300 positions"),
         "OfFewEarlierPositions": layers("post-norm", "given src_mask", "up to 40 positions"),
+        "AsksOfItsMask": right("pre-norm", "mask-added-minus-1e", f"({line_of('# lowered', 'cases_tutorials.py')})"),
         "CastsToFill": right("pre-norm"),
         "KeysInAColumn": right("pre-norm", "with mask (true = attend)"),
         "HandsArgumentsOn": right("post-norm", "made with --arg d_model=64 --arg nhead=4"),
         "NamesOneOfThem": right("post-norm", "F = 40", "made with --arg d_model=64 --arg nhead=4"),
+        "KeepsTruths": right("pre-norm", masks=False)._replace(
+            said=("This is a correct pre-norm", "up to 256 positions"), unsaid=("✗", "frozen (")
+        ),
+        "OfAllItsPositions": Due(0, ("This is a correct", "of 8 positions, with up to 17 items in"), ("✗", "up to 8")),
+        "FillsEqualItems": Due(
+            1,
+            ("padding is refused: bool [batch, sequence] at batch", "it is taken at batch 1 and 3 alone"),
+            ("in every",),
+        ),
         "GivesItsWeights": layers("mask (true = attend) hides what it flags at the model's outputs, too"),
     },
     "cases_found": {
