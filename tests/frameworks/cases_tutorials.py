@@ -153,11 +153,11 @@ class OfAllItsPositions(KeepsTruths):
 class FillsEqualItems(Plain):
     """Its mask [B, S, S] lies where heads are, and so it is taken for one item, and for as many as there are heads."""
 
-    D, H = 24, 3
+    D, H = 16, 4
 
     def core(self, q: Tensor, k: Tensor, v: Tensor, ignore: Tensor | None) -> Tensor:
         scores = q @ k.transpose(-1, -2) / q.shape[-1] ** 0.5
         if ignore is not None:
-            ignore = ignore.flatten(1)
-            scores = scores.masked_fill(ignore[:, None] * ignore[:, :, None], -math.inf)
+            there = ~ignore.flatten(1)
+            scores = scores.masked_fill(~(there[:, None] * there[:, :, None]), -1e30)
         return scores.softmax(-1) @ v

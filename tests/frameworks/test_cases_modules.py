@@ -154,7 +154,7 @@ DUE: dict[str, dict[str, Due]] = {
         "OfAllItsPositions": Due(0, ("This is a correct", "of 8 positions, with up to 17 items in"), ("✗", "up to 8")),
         "FillsEqualItems": Due(
             1,
-            ("padding is refused: bool [batch, sequence] at batch", "it is taken at batch 1 and 3 alone"),
+            ("padding is refused: bool [batch, sequence] at batch", "it is taken at batch 1 and 4 alone"),
             ("in every",),
         ),
         "GivesItsWeights": layers("mask (true = attend) hides what it flags at the model's outputs, too"),
