@@ -249,7 +249,7 @@ def _is_none(compared: ast.Compare) -> bool:
 
 def lines_of_arguments(module: object, names: Iterable[str]) -> dict[str, str]:
     """Key of a description's lines → the line, of those arguments that have one."""
-    found = {}
+    found: dict[str, str] = {}
     for name in names:
         found |= {argument_key(name): line_of_argument(module, name), fill_key(name): _line_of_fill(module, name)}
     return {key: line for key, line in found.items() if line}
