@@ -140,6 +140,26 @@ DUE: dict[str, dict[str, Due]] = {
         "ScaleIsNoParameter": refused("is none of its parameters, and cannot be set: it uses gamma, no parameter"),
         "KeyForValueOfAList": mistaken("linears.1.weight is read for attention.value.weight too", "linears.2.weight"),
     },
+    "cases_tutorials": {
+        "OfWords": layers("given src_mask, as OfWords makes and gives it", "with src_key_padding_mask"),
+        "OfFewPositions": layers("post-norm", "up to 300 positions"),
+        "OfFewEarlierPositions": layers("post-norm", "given src_mask", "up to 40 positions"),
+        "AsksOfItsMask": right("pre-norm", "mask-added-minus-1e", f"({line_of('# lowered', 'cases_tutorials.py')})"),
+        "CastsToFill": right("pre-norm"),
+        "KeysInAColumn": right("pre-norm", "with mask (true = attend)"),
+        "HandsArgumentsOn": right("post-norm", "made with --arg d_model=64 --arg nhead=4"),
+        "NamesOneOfThem": right("post-norm", "F = 40", "made with --arg d_model=64 --arg nhead=4"),
+        "KeepsTruths": right("pre-norm", masks=False)._replace(
+            said=("This is a correct pre-norm", "up to 256 positions"), unsaid=("✗", "frozen (")
+        ),
+        "OfAllItsPositions": Due(0, ("This is a correct", "of 8 positions, with up to 17 items in"), ("✗", "up to 8")),
+        "FillsEqualItems": Due(
+            1,
+            ("padding is refused: bool [batch, sequence] at batch", "it is taken at batch 1 and 4 alone"),
+            ("in every",),
+        ),
+        "GivesItsWeights": layers("mask (true = attend) hides what it flags at the model's outputs, too"),
+    },
     "cases_found": {
         "AddsBothMasks": right("pre-norm", "with key_padding_mask and attn_mask and without"),
         "CallsForward": right("pre-norm", f"another number that hides as much ({OF_A_PART}"),
@@ -1259,3 +1279,10 @@ def test_a_number_that_hides_and_depends_on_the_format_is_a_choice_in_each(confo
     assert ended.status == 0, printed
     assert "mask-filled-minus-1e9 in float32" in printed, printed
     assert "mask-filled-minus-1e4 in float64" in printed, printed
+
+
+def test_what_is_cast_beside_its_masks_alone_is_not_judged_in_float64(conform: Callable, tmp_path: Path) -> None:
+    ended = conform("check", HERE / "cases_tutorials.py:CastsToFill", "--out", tmp_path / "out")
+    printed = " ".join(ended.stdout.split())
+    assert ended.status == 0, printed
+    assert "beside its masks it is no more exact in float64 than in float32" in printed, printed

@@ -94,6 +94,11 @@ def argument_key(name: str) -> str:
     return f"argument {name}"
 
 
+def fill_key(name: str) -> str:
+    """The key of the line that has the number by which a mask hides."""
+    return f"fill by {name}"
+
+
 class ModuleDescription(Description):
     """`layer`: what the module is, read off it. `stated`: what it should be, at its sizes.
 
@@ -183,6 +188,10 @@ class ModuleDescription(Description):
     def line_of_argument(self, name: str) -> str:
         """The line of source that reads a mask, or what may be one; "" where it is not known."""
         return self.lines.get(argument_key(name), "")
+
+    def line_of_fill(self, name: str) -> str:
+        """The line of source that has the number by which a mask hides, or else the one that reads it."""
+        return self.lines.get(fill_key(name), "") or self.line_of_argument(name)
 
     @property
     def is_two_answers(self) -> bool:

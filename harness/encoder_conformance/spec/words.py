@@ -99,13 +99,16 @@ def listed(words: Sequence[str]) -> str:
     return f"{', '.join(most)} and {last}" if most else last
 
 
-def up_to_sizes(by_format: Mapping[str, tuple[int, int]]) -> str:
-    """Format → the most positions and items: `up to 300 positions and 17 items in float64 and float32, and …`."""
+def up_to_sizes(by_format: Mapping[str, tuple[int, int]], *, one_length: bool = False) -> str:
+    """Format → the most positions and items: `up to 300 positions and 17 items in float64 and float32, and …`; with
+    `one_length` no other number of positions was asked: `of 32 positions, with up to 17 items in …`."""
     by_size: dict[tuple[int, int], list[str]] = {}
     for dtype, sizes in by_format.items():
         by_size.setdefault(sizes, []).append(dtype)
     return ", and ".join(
-        f"up to {_count(length, 'position')} and {_count(items, 'item')} in {listed(dtypes)}"
+        f"of {_count(length, 'position')}, with up to {_count(items, 'item')} in {listed(dtypes)}"
+        if one_length
+        else f"up to {_count(length, 'position')} and {_count(items, 'item')} in {listed(dtypes)}"
         for (length, items), dtypes in by_size.items()
     )
 

@@ -137,7 +137,7 @@ def _of_refused(mask: UnusableMask) -> Finding:
     some = mask.raising and mask.taken
     at, only = (f" at batch {_listed(sizes)}" if some else "" for sizes in (mask.raising, mask.taken))
     taken = f"; it is taken{only} alone" if some else ""
-    forms = " in every form that was tried" if mask.kind == "refused" else ""
+    forms = " in every form that was tried" if mask.kind == "refused" and not some else ""
     message = f"{mask.argument} is refused{forms}: {mask.form}{at}: {mask.problem}{taken}"
     about = {"argument": mask.argument, "form": mask.form, "raising": mask.raising, "taken": mask.taken}
     kind: FindingKind = "mask-refused" if mask.kind == "refused" else "mask-refused-at-sizes"

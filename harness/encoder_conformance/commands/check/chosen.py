@@ -313,7 +313,7 @@ def _choices_of(diagnosis: Diagnosis, known: Mapping[str, str] = CHOICES) -> tup
 
 def _line(name: str, described: ModuleDescription) -> str:
     """The line of source that makes this choice so; "" where it is not known."""
-    masks = (described.line_of_argument(mask.argument) for mask in described.masks)
+    masks = (described.line_of_fill(mask.argument) for mask in described.masks)
     norms = (described.lines.get(key, "") for key in ("norm.epsilon", "norm.kind"))
     return "" if name in _OF_CAUSAL else next(filter(None, masks if name.startswith("mask-") else norms), "")
 

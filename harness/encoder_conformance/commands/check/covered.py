@@ -50,8 +50,12 @@ def _asked(dtype: str, records: Sequence[Record], situations: Sequence[Situation
 
 
 def up_to(asked: Iterable[Asked]) -> str:
-    """`up to 300 positions and 17 items in float64 and float32, and up to 10 positions and 2 items in bfloat16`."""
-    return up_to_sizes({each.dtype: (max(each.lengths), max(each.items)) for each in asked})
+    """`up to 300 positions and 17 items in float64 and float32, and up to 10 positions and 2 items in bfloat16`; of
+    what takes so many positions alone `of 32 positions, with up to 17 items in …`."""
+    several = [*asked]
+    alone = {length for each in several for length in each.lengths}
+    sizes = {each.dtype: (max(each.lengths), max(each.items)) for each in several}
+    return up_to_sizes(sizes, one_length=len(alone) == 1)
 
 
 def sizes_text(sizes: Iterable[int]) -> str:

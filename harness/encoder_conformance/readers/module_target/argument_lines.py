@@ -9,11 +9,15 @@ from itertools import chain
 from pathlib import Path
 from types import FunctionType, MethodType
 
-from encoder_conformance.protocol.module_description import argument_key
+from encoder_conformance.protocol.module_description import argument_key, fill_key
 from encoder_conformance.readers.module_target.errors import is_installed
 
 _CALLS = ("forward", "call", "__call__")
 """The methods by which PyTorch, Keras and JAX call a module."""
+_FILLS, _HIDES = ("masked_fill", "masked_fill_"), 1e3
+"""Methods that fill scores, and the least number of those that hide where it is taken from a score."""
+_LinesOf = Callable[[ast.AST, str], Iterable[int]]
+"""(function, name of its argument) → lines of it."""
 
 
 def line_of_argument(module: object, name: str) -> str:
@@ -21,20 +25,48 @@ def line_of_argument(module: object, name: str) -> str:
     or function that it is handed to there; "" where there is none, or its source is not to be had. A line that gives
     it another shape or format alone, under its own name, is passed over."""
     methods = (each for each in calls_of(module) if name in inspect.signature(each).parameters)
-    return next((_line_in(each, module, name, ()) for each in methods), "")
+    return next((_line_in(each, module, name, (), _used_at) for each in methods), "")
 
 
-def _line_in(method: FunctionType, module: object, name: str, callers: tuple[FunctionType, ...]) -> str:
-    """The same of a method of a module, or of a function that one of the `callers` hands it to."""
+def _line_of_fill(module: object, name: str) -> str:
+    """The line that has the number by which this mask hides, in what reads it as above; "" where none is known."""
+    methods = (each for each in calls_of(module) if name in inspect.signature(each).parameters)
+    return next((_line_in(each, module, name, (), _filled_at) for each in methods), "")
+
+
+def _line_in(
+    method: FunctionType, module: object, name: str, callers: tuple[FunctionType, ...], lines_of: _LinesOf
+) -> str:
+    """The same of a method of a module, or of a function that one of the `callers` hands it to: the first of
+    `lines_of` it and the name."""
     if (tree := _tree_of(method)) is None or method in callers:
         return ""
     first = _first_used(tree, name)
     for call in ast.walk(tree):
         if isinstance(call, ast.Call) and call.lineno <= first <= (call.end_lineno or 0):
             for each, owner, given in _handed_to(call, module, method, name):
-                if found := _line_in(each, owner, given, (*callers, method)):
+                if found := _line_in(each, owner, given, (*callers, method), lines_of):
                     return found
-    return _first_line(method, lambda tree: [first] if first else _named_at(tree, name))
+    return _first_line(method, lambda tree: lines_of(tree, name))
+
+
+def _used_at(tree: ast.AST, name: str) -> Iterable[int]:
+    first = _first_used(tree, name)
+    return [first] if first else _named_at(tree, name)
+
+
+def _filled_at(tree: ast.AST, name: str) -> Iterable[int]:
+    """Lines that fill scores, or have a number that hides: those that read the name; or else the one there is."""
+    filling = [node for node in ast.walk(tree) if isinstance(node, ast.expr) and _fills(node)]
+    named = [node.lineno for node in filling if any(_is_named(each, name) for each in ast.walk(node))]
+    lines = {node.lineno for node in filling}
+    return named or (lines if len(lines) == 1 else ())
+
+
+def _fills(node: ast.expr) -> bool:
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+        return node.func.attr in _FILLS
+    return isinstance(node, ast.Constant) and isinstance(node.value, float | int) and abs(node.value) >= _HIDES
 
 
 def _handed_to(
@@ -217,5 +249,7 @@ def _is_none(compared: ast.Compare) -> bool:
 
 def lines_of_arguments(module: object, names: Iterable[str]) -> dict[str, str]:
     """Key of a description's lines → the line, of those arguments that have one."""
-    found = {argument_key(name): line_of_argument(module, name) for name in names}
+    found: dict[str, str] = {}
+    for name in names:
+        found |= {argument_key(name): line_of_argument(module, name), fill_key(name): _line_of_fill(module, name)}
     return {key: line for key, line in found.items() if line}

@@ -29,14 +29,39 @@ def names_of(found: Any) -> dict[str, Any]:
 
 
 def parameters_of(found: Any) -> list[inspect.Parameter]:
-    """What it is called with; [] where its signature is not to be had. Raises nothing."""
+    """What it is called with; [] where its signature is not to be had. Raises nothing. A class whose `__init__` hands
+    `**kwargs` on takes what that of the next class needs, too."""
     try:
         parameters = list(inspect.signature(found).parameters.values())
         if inspect.isclass(found) and all(p.kind in FREE for p in parameters):  # Flax NNX calls by a metaclass
             parameters = list(inspect.signature(found.__init__).parameters.values())[1:]
     except (TypeError, ValueError):
         return []
-    return parameters
+    named = {p.name for p in parameters}
+    return [*parameters, *(each for each in _handed_on(found) if each.name not in named)]
+
+
+def _handed_on(found: Any) -> Iterator[inspect.Parameter]:
+    """What the `__init__` of the next class needs that a class gives it by `**kwargs` alone."""
+    call = _call_of_super(found) if inspect.isclass(found) and "__init__" in vars(found) else None
+    if call is None or all(keyword.arg for keyword in call.keywords):
+        return
+    several = (at for at, each in enumerate(call.args) if isinstance(each, ast.Starred))
+    given = {keyword.arg for keyword in call.keywords}
+    for parameter in parameters_of(found.__mro__[1])[next(several, len(call.args)) :]:
+        if parameter.kind not in FREE and parameter.name not in given:
+            yield parameter
+
+
+def _call_of_super(found: type) -> ast.Call | None:
+    """`super().__init__(…)` in a class's own `__init__`."""
+    tree = _tree_of(vars(found)["__init__"])
+    for node in ast.walk(tree) if tree else ():
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "__init__":
+            owner = node.func.value
+            if isinstance(owner, ast.Call) and isinstance(owner.func, ast.Name) and owner.func.id == "super":
+                return node
+    return None
 
 
 def attributes_read(found: Any, name: str, seen: tuple[Any, ...], *, keys: bool = False) -> Iterator[str]:

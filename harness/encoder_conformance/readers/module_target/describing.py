@@ -182,7 +182,7 @@ def _masks(found: Examination) -> tuple[MaskArgument, ...]:
             forms=found.offered.forms[mask.name] if found.offered else (),
             counted=mask.counted,
             past_first=mask.past_first,
-            keys_first="K" in (letters := "".join(mask.letters)).partition("Q")[0] and "Q" in letters,
+            keys_first=mask.keys_first,
             evidence="positions from there on change no other"
             if mask.counted
             else f"a key flagged with {mask.polarity.shut:g} no longer changes any other position",

@@ -35,7 +35,7 @@ from encoder_conformance.readers.module_target.masks_together import with_masks_
 from encoder_conformance.readers.module_target.mixed_precision import answers_in_mixed_precision
 from encoder_conformance.readers.module_target.past_first import with_masks_past_first
 from encoder_conformance.readers.module_target.probing import awake, live_semantics, refuse_what_changes_nothing
-from encoder_conformance.readers.module_target.proving import changing, parameters_for
+from encoder_conformance.readers.module_target.proving import changing, is_cast, parameters_for
 from encoder_conformance.readers.module_target.reading import (
     read_off,
     refuse_one_length,
@@ -194,7 +194,7 @@ def _opened(framework: ModuleFramework, given: object, told: ToldOf) -> Examinat
     notes = (*_notes(framework, given, read, x), *filled, *(_of_rows(read, x) if exported.layer is None else ()))
     if not lengths:
         refuse_one_length(read, x, exported)
-    if not (lengths or module.called_with) and exported.layer is not None:
+    if not (lengths or module.length) and exported.layer is not None:
         lengths = lengths_up_to_most(read, x)
     found = Examination(framework, module, read, semantics, exported, chance=chance, loose=loose, notes=notes)
     found.as_given, found.kept, found.lengths = as_given, kept, lengths
@@ -320,14 +320,28 @@ def _raised_in(examination: Examination, dtype: DtypeName) -> Exception | None:
 
 
 def _leave_out_float64(examination: Examination, known: Layer | None) -> None:
-    """Where it takes its masks in float32 alone, as one whose scores are cast beside a mask."""
+    """Where it takes its masks in float32 alone, or is as exact beside them, as one whose scores are cast beside a
+    mask: what they are without it is as exact as in float64."""
     if known is None or "float64" not in examination.dtypes or not examination.semantics.masks:
         return
     raised = [_raised_with_masks(examination, known.attention.num_heads, each) for each in _WIDE]
     if raised[0] is not None and raised[1] is None:
-        examination.dtypes = ("float32",)
         note = noted("no-float64", f"with its masks it is not asked in float64: {_said(raised[0])}")
-        examination.notes = *examination.notes, note
+    elif raised[0] is None and _is_cast_beside_masks(examination):
+        why = "beside its masks it is no more exact in float64 than in float32: something is cast there"
+        note = noted("float64-no-more-exact", f"{why}. It is judged in float32")
+    else:
+        return
+    examination.dtypes = ("float32",)
+    examination.notes = *examination.notes, note
+
+
+def _is_cast_beside_masks(examination: Examination) -> bool:
+    bench = examination.bench("float64")
+    try:
+        return not is_cast(bench) and is_cast(bench, masked=True)
+    except ExecutionError:
+        return False
 
 
 def _raised_with_masks(examination: Examination, num_heads: int, dtype: DtypeName) -> Exception | None:

@@ -25,7 +25,8 @@ _MOST_FORMS = 3
 """Of one mask of a layer without a window: which of several leaves that is asked of all."""
 _USUAL = ("BHSS", "XSS", "B1SS", "BSS", "SS", "B11S", "B1S", "BS")
 """Axes of a mask, those first that can tell most."""
-_RARE = ("1HSS", "HSS", "11SS", "1SS", "BS1", "BH1S", "SB", "SSB")
+_TURNED = "BS1"
+_RARE = ("1HSS", "HSS", "11SS", "1SS", _TURNED, "BH1S", "SB", "SSB")
 """Those that are tried where a module takes none of the usual ones."""
 _DTYPES = ("bool", "float32", "int64")
 _COMPARED = (
@@ -230,7 +231,9 @@ def shape_at(axes: str, found: InputSemantics, num_heads: int, batch: int | None
 def _tried(
     runner: LiveModule, found: InputSemantics, name: str, num_heads: int, most: int, dtypes: tuple[str, ...] = _DTYPES
 ) -> _Tried:
-    """The mask in each form, up to so many that hide what they flag: one of each shape."""
+    """The mask in each form, up to so many that hide what they flag: one of each shape. One of [B, S, S] whose keys
+    stand before its queries, and that is taken as [B, S, 1], too, is a row of keys that lies turned, and has no
+    queries."""
     tried = _Tried()
     known = runner.signature.arrangement
     of_rows = name in (*known.mapped, *known.past_first)
@@ -246,6 +249,11 @@ def _tried(
         if tried.hiding or tried.sized or tried.leaking or tried.flipped or tried.raised or tried.idle:
             break
     tried.hiding = tried.hiding or tried.sized
+    if tried.hiding and all(mask.axes == "BSS" and mask.keys_first for mask in tried.hiding):
+        turned, shape = _Tried(), shape_at(_TURNED, found, num_heads)
+        for dtype in dtypes:
+            _try(runner, found, Port(name=name, dtype=dtype, shape=shape), _TURNED, num_heads, turned)
+        tried.hiding = turned.hiding[:1] or tried.hiding
     return tried
 
 

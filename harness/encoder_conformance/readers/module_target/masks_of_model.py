@@ -73,10 +73,14 @@ class _Model:
     def answers(
         self, mask: Mapping[str, Array], length: int = _S, flagged: slice | None = None, *, other: bool = False
     ) -> dict[str, Array]:
-        """Output → array, of those of floating-point numbers that have the batch. Raises whatever the model does."""
+        """Output → array, of those of floating-point numbers that have the batch. Raises whatever the model does.
+
+        Attention's weights, [B, S, S] or [B, heads, S, S], tell nothing that the others do not, and have no row of a
+        position alone: they are left out where there are others."""
         beside = {name: make(length) for name, make in self.beside.items() if name not in mask}
         found = self.whole.outputs({self.first: self.made(length, flagged, other), **beside, **mask})
-        return {name: value for name, value in found.items() if value.dtype.kind == "f" and _B in value.shape[:2]}
+        found = {name: value for name, value in found.items() if value.dtype.kind == "f" and _B in value.shape[:2]}
+        return {name: value for name, value in found.items() if value.shape[-2:] != (length, length)} or found
 
 
 def _opened(whole: WholeModule, masks: Sequence[str], widths: Callable[[], Iterable[int]]) -> _Model | None:

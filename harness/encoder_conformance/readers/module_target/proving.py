@@ -46,14 +46,14 @@ class Bench:
         shape = self.semantics.B, self.semantics.S, self.semantics.d_model
         return np.random.default_rng(3).normal(size=shape).astype(np.float32)
 
-    def output(self, x: Array) -> Array:
-        """The output [B, S, D], with masks that hide nothing where the module is causal without any."""
-        return self.semantics.batch_first(self.module.run(self.feeds(x))["output"])
+    def output(self, x: Array, *, masked: bool = False) -> Array:
+        """The output [B, S, D], with masks that hide nothing where it is `masked`, or causal without any."""
+        return self.semantics.batch_first(self.module.run(self.feeds(x, masked=masked))["output"])
 
-    def feeds(self, x: Array) -> dict[str, Array]:
+    def feeds(self, x: Array, *, masked: bool = False) -> dict[str, Array]:
         dtype = FORMATS[self.dtype].numpy
         feeds = {"x": self.semantics.laid_out(x.astype(dtype))}
-        if self.semantics.causal:
+        if masked or self.semantics.causal:
             opened = self.semantics.open_masks().items()
             feeds |= {name: mask.astype(dtype) if mask.dtype.kind == "f" else mask for name, mask in opened}
         return feeds
@@ -138,8 +138,9 @@ def _off(
     return None, "" if is_near else f"the output is off by up to {np.abs(observed - expected).max():.3g}"
 
 
-def is_cast(bench: Bench) -> bool:
-    """Whether something in a module of a wide format computes in a narrower one, whatever it computes.
+def is_cast(bench: Bench, *, masked: bool = False) -> bool:
+    """Whether something in a module of a wide format computes in a narrower one, whatever it computes. `masked`: beside
+    masks that hide nothing, as of scores that are cast to be filled.
 
     In its own format twice so small a step of x moves its output twice as far. A cast swallows the step, or rounds it
     to one of its own.
@@ -147,8 +148,9 @@ def is_cast(bench: Bench) -> bool:
     rng = np.random.default_rng(5)
     shape = bench.semantics.B, bench.semantics.S, bench.semantics.d_model
     x, step = rng.normal(size=shape), rng.normal(size=shape) * _STEP
-    before, after, twice = (bench.output(x + count * step).astype(np.float64) for count in (0, 1, 2))
-    if not np.array_equal(before, bench.output(x).astype(np.float64)):
+    steps = (bench.output(x + count * step, masked=masked) for count in (0, 1, 2, 0))
+    before, after, twice, again = (each.astype(np.float64) for each in steps)
+    if not np.array_equal(before, again):
         return False  # it draws at random
     first, second = after - before, twice - after
     return bool(np.linalg.norm(second - first) > _UNEVEN * np.linalg.norm(first))

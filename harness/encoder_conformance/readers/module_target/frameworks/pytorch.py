@@ -30,7 +30,11 @@ from encoder_conformance.readers.module_target.frameworks.torch_built import bui
 from encoder_conformance.readers.module_target.frameworks.torch_fills import fills_thrown_away
 from encoder_conformance.readers.module_target.frameworks.torch_flex import FLEX_ATTENTION
 from encoder_conformance.readers.module_target.frameworks.torch_folding import folded
-from encoder_conformance.readers.module_target.frameworks.torch_formats import formats_of, in_format
+from encoder_conformance.readers.module_target.frameworks.torch_formats import (
+    formats_of,
+    in_format,
+    with_numbers_as_parameters,
+)
 from encoder_conformance.readers.module_target.frameworks.torch_in_model import call_of, in_model
 from encoder_conformance.readers.module_target.frameworks.torch_layers_called import (
     Found,
@@ -172,7 +176,7 @@ class _PyTorch(ModuleFramework):
     def live(self, module: nn.Module) -> LiveModule:
         torch.set_float32_matmul_precision("highest")
         try:
-            copied = in_format(built(module).to("cpu"), torch.float32).eval()
+            copied = in_format(with_numbers_as_parameters(built(module).to("cpu")), torch.float32).eval()
             for value in copied.parameters():
                 value.requires_grad_(True)
         except Exception as error:
@@ -247,8 +251,10 @@ def _matmul_precision() -> str:
 
 
 def _frozen(module: nn.Module) -> Iterator[Finding]:
-    """Which of its parameters are trained by nobody: a copy gives their gradients all the same."""
-    names = [name for name, value in module.named_parameters() if not value.requires_grad]
+    """Which of its parameters are trained by nobody, of those that could be: a copy gives their gradients all the
+    same."""
+    trained = (each for each in module.named_parameters() if each[1].is_floating_point())
+    names = [name for name, value in trained if not value.requires_grad]
     if names:
         said = f"frozen (requires_grad is False): {some(names)}; a copy where they are not is asked for their gradients"
         yield noted("parameter-frozen", said, names=names)

@@ -25,6 +25,17 @@ def in_format(module: Module, dtype: torch.dtype) -> Module:
     return module
 
 
+def with_numbers_as_parameters(module: nn.Module) -> nn.Module:
+    """The module, whose parameters that are no floating-point numbers, as a mask of truths that is to be saved with it,
+    are buffers: nothing is trained of them."""
+    for part in module.modules():
+        for name, value in [*part._parameters.items()]:
+            if value is not None and not (value.is_floating_point() or value.is_complex()):
+                del part._parameters[name]
+                part._buffers[name] = value.data
+    return module
+
+
 def numbers_of(module: nn.Module) -> Iterator[tuple[str, Tensor]]:
     """Its parameters and buffers that are floating-point numbers, each by its first name."""
     for name, value in (*module.named_parameters(), *module.named_buffers()):

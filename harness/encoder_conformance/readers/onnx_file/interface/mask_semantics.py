@@ -67,6 +67,12 @@ class MaskSemantics:
         return tuple(found)
 
     @property
+    def keys_first(self) -> bool:
+        """Whether its axis of keys stands before that of queries."""
+        letters = "".join(self.letters)
+        return "Q" in letters and "K" in letters.partition("Q")[0]
+
+    @property
     def open(self) -> float:
         """The number that hides nothing."""
         return self.polarity.open if self.polarity else self.fill
