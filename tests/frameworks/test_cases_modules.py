@@ -112,6 +112,21 @@ DUE: dict[str, dict[str, Due]] = {
         "BeginsAsNothing": right("pre-norm"),
         "PlainByEinsum": right("pre-norm"),
     },
+    "cases_planted": {
+        "DropsBesideAMask": Due(
+            1,
+            ("it answers at random", f"At: {line_of('# always', 'cases_planted.py')}"),
+            ("raises scores", "attention_mask changes", "another output", "differ:"),
+        ),
+        "QueryByTheMapOfKeys": mistaken(
+            f"k.weight is read for attention.query.weight too ({line_of('# for the query', 'cases_planted.py')})",
+            f"At: {line_of('# for the query', 'cases_planted.py')}",
+        ),
+        "KeyByTheMapOfQueries": mistaken(
+            f"q.weight is read for attention.key.weight too ({line_of('# for the key', 'cases_planted.py')})",
+            f"At: {line_of('# for the key', 'cases_planted.py')}",
+        ),
+    },
     "cases_mutants": {
         "Listed": right("pre-norm", masks=False),
         "GainOfListedNormAsShift": mistaken(

@@ -46,7 +46,7 @@ def findings_of(
         *_of_parameters(described),
         *map_findings(described, reference),
         *_of_inputs(described),
-        *argument_findings(described, reference if stated else None),
+        *(argument_findings(described, reference if stated else None) if described.chance is None else ()),
         *(reference_findings(described, reference, stated.layer) if stated and reference else ()),
         *_of_reading(described),
     )
@@ -238,9 +238,9 @@ def _of_idle_parts(described: ModuleDescription) -> Iterator[Finding]:
 def _of_places(described: ModuleDescription) -> Iterator[Finding]:
     """Parameters that are read in a place other than their names say."""
     for own, place, other in described.read_twice:
-        line = _line(described, own)
-        message = f"{own} is read for {place} too{line}, and {other}, of the same size, is read nowhere"
-        about = {"name": own, "parameter": place, "instead_of": other, **_source(described, own)}
+        line = described.line_of_reading(own, place)
+        message = f"{own} is read for {place} too{said_at(line)}, and {other}, of the same size, is read nowhere"
+        about = {"name": own, "parameter": place, "instead_of": other, **source_of(line)}
         yield _warning("parameter-read-twice", message, f"it is judged with {other} as {place}", **about)
     for own, place, sounds in described.misnamed:
         stated = described.stated is not None and described.searched is None
