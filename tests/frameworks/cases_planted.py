@@ -37,8 +37,12 @@ class _Written(Plain):
         scores = q @ k.transpose(-1, -2) / q.shape[-1] ** 0.5
         if mask is not None:
             scores = scores.masked_fill(~mask[:, None, None, :], float("-inf"))
-        x = x + self.o((scores.softmax(-1) @ v).transpose(1, 2).flatten(2))
+        x = x + self.o(self.merged(scores.softmax(-1) @ v))
         return x + self.ffn(self.norm2(x))
+
+    def merged(self, y: torch.Tensor) -> torch.Tensor:
+        """Of heads [B, H, S, d], the rows [B, S, D]."""
+        return y.transpose(1, 2).flatten(2)
 
 
 class QueryByTheMapOfKeys(_Written):
@@ -55,3 +59,36 @@ class KeyByTheMapOfQueries(_Written):
         k = self.q(y)  # for the key
         v = self.v(y)
         return q, k, v
+
+
+class MergedWithoutATranspose(_Written):
+    def merged(self, y: torch.Tensor) -> torch.Tensor:
+        return y.reshape(len(y), -1, self.D)  # of the rows
+
+
+class CutWithoutATranspose(_Written):
+    def split(self, x: torch.Tensor) -> torch.Tensor:
+        return x.reshape(len(x), self.H, x.shape[1], -1)  # of the heads
+
+
+class _NormOfNumbers(nn.Module):
+    def __init__(self, d: int) -> None:
+        super().__init__()
+        self.a_2, self.b_2 = nn.Parameter(torch.ones(d)), nn.Parameter(torch.zeros(d))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return nn.functional.layer_norm(x, x.shape[-1:], self.a_2, self.b_2)
+
+
+class TheSameNormAgain(Plain):
+    """Its norms are told apart by a number alone, in a list; the network's is that of attention once more. Their own
+    parameters have numbers, too."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        del self.norm1, self.norm2
+        self.norms = nn.ModuleList(_NormOfNumbers(self.D) for _ in range(2))
+
+    def layer(self, x: torch.Tensor, ignore: torch.Tensor | None = None) -> torch.Tensor:
+        x = x + self.attend(self.norms[0](x), ignore)
+        return x + self.ffn(self.norms[0](x))  # once more

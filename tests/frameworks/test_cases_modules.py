@@ -126,6 +126,17 @@ DUE: dict[str, dict[str, Due]] = {
             f"q.weight is read for attention.key.weight too ({line_of('# for the key', 'cases_planted.py')})",
             f"At: {line_of('# for the key', 'cases_planted.py')}",
         ),
+        "MergedWithoutATranspose": Due(
+            2,
+            ("heads are put together without a transpose", f"At: {line_of('# of the rows', 'cases_planted.py')}"),
+            (),
+        ),
+        "CutWithoutATranspose": Due(
+            2, ("heads are cut without a transpose", f"At: {line_of('# of the heads', 'cases_planted.py')}"), ()
+        ),
+        "TheSameNormAgain": mistaken(
+            f"norms.0.a_2 is read for norm2.gain too ({line_of('# once more', 'cases_planted.py')}), and norms.1.a_2",
+        ),
     },
     "cases_mutants": {
         "Listed": right("pre-norm", masks=False),
