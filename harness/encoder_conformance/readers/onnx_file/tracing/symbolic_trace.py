@@ -91,7 +91,7 @@ class SymbolicTrace(ValueTable):
             try:
                 values = self._outputs(node, inputs)
             except UnsupportedPattern as reason:
-                unknown = Unknown(str(reason), node_label(self._arranging(node, reason.arranged)), reason.feature)
+                unknown = Unknown(str(reason), node_label(self._arranging(node, reason)), reason.feature)
             except RecursionError:
                 unknown = Unknown("more nodes in a row lead to it than are followed", node_label(node))
             except Exception as reason:  # a node may fail in any way on these inputs
@@ -100,12 +100,15 @@ class SymbolicTrace(ValueTable):
         self.values.update(dict.fromkeys(outputs, unknown))
         self.values.update(zip(outputs, values, strict=False))
 
-    def _arranging(self, node: onnx.NodeProto, number: int | None) -> onnx.NodeProto:
-        """The reshape that gives an input of a node its rows, by its number; the node where there is none."""
-        maker = None if number is None else self.graph.producers.get(node.input[number])
-        while maker is not None and maker.op_type in MOVES | IDENTITIES and maker.op_type != "Reshape":
+    def _arranging(self, node: onnx.NodeProto, reason: UnsupportedPattern) -> onnx.NodeProto:
+        """The reshape that gives an input of a node its rows; the node where there is none. An exporter may add one of
+        its own to a map: of heads that are put together it comes behind theirs, and of such that are cut before."""
+        reshapes = list[onnx.NodeProto]()
+        maker = None if reason.arranged is None else self.graph.producers.get(node.input[reason.arranged])
+        while maker is not None and maker.op_type in MOVES | IDENTITIES:
+            reshapes += [maker] if maker.op_type == "Reshape" else []
             maker = self.graph.producers.get(maker.input[0])
-        return maker if maker is not None and maker.op_type == "Reshape" else node
+        return reshapes[-1 if str(reason) == _NOT_TURNED_BACK else 0] if reshapes else node
 
     def _outputs(self, node: onnx.NodeProto, inputs: Mapping[str, Value]) -> list[Value]:
         op = node.op_type
