@@ -14,13 +14,13 @@ from encoder_conformance.protocol.description import Description
 from encoder_conformance.protocol.findings import Finding, NotRead, Plain
 from encoder_conformance.spec.dtypes import DtypeName
 from encoder_conformance.spec.layer import Layer
-from encoder_conformance.spec.parameters import parameters_of
 from encoder_conformance.spec.strict import Frozen
 
 
-def first_reader(own: str) -> str:
-    """The key, among `lines`, of the first line that reads an own parameter; its own name is that of the last."""
-    return f"{own}, read first"
+def read_for(place: str) -> str:
+    """The key, among `lines`, of the line that makes what a parameter of the specification is for: of a query what its
+    map gives, whatever it is a map of."""
+    return f"read for {place}"
 
 
 class ModuleSource(Frozen):
@@ -196,14 +196,9 @@ class ModuleDescription(Description):
         return self.chance is not None or (self.kept is not None and self.kept.apart > 0)
 
     def line_of_reading(self, own: str, place: str) -> str:
-        """The line that reads an own parameter for another's place: the first of its lines where that place comes
-        before its own, as that of the query before that of the key, else the last; "" where none is known."""
-        known = self.layer or self.stated
-        order = [each.name for each in parameters_of(known)] if known is not None else []
-        right = next((name for name in order if name in self.parameters and self.parameters[name].own == own), place)
-        first = place in order and order.index(place) < order.index(right)
-        last = self.lines.get(own, "")
-        return self.lines.get(first_reader(own), last) if first else last
+        """The line that reads an own parameter for this place; where that is not known, the last of those that read it;
+        "" where there is none."""
+        return self.lines.get(read_for(place)) or self.lines.get(own, "")
 
     @property
     def judged_as(self) -> Layer | None:

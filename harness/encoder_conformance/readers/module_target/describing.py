@@ -4,7 +4,7 @@ from typing import Any
 
 from encoder_conformance.protocol.arguments import LAYOUTS, MaskArgument, XArgument, axes_text
 from encoder_conformance.protocol.findings import Finding, NotRead
-from encoder_conformance.protocol.module_description import ModuleDescription, ModuleSource, first_reader
+from encoder_conformance.protocol.module_description import ModuleDescription, ModuleSource
 from encoder_conformance.readers.module_target.argument_lines import lines_of_arguments
 from encoder_conformance.readers.module_target.calling import is_random
 from encoder_conformance.readers.module_target.examination import Examination
@@ -129,9 +129,8 @@ def _of_arguments(found: Examination) -> dict[str, Any]:
 
 def _lines_as_heard(found: Examination) -> dict[str, str]:
     """The lines of own parameters, by the names by which these are told."""
-    heard, lines = found.module.heard, found.exported.lines
-    firsts = {first_reader(said): lines[key] for name, said in heard.items() if (key := first_reader(name)) in lines}
-    return {heard[name]: line for name, line in lines.items() if name in heard} | firsts
+    heard = found.module.heard
+    return {heard[name]: line for name, line in found.exported.lines.items() if name in heard}
 
 
 def _lines_of_masks(found: Examination) -> dict[str, str]:

@@ -13,7 +13,6 @@ from onnx import numpy_helper
 
 from encoder_conformance.platform.paths import PACKAGE
 from encoder_conformance.protocol.findings import Finding, source_of
-from encoder_conformance.protocol.module_description import first_reader
 from encoder_conformance.readers.module_target.calling_lines import SoughtLines
 from encoder_conformance.readers.module_target.mapping import OwnParameters
 from encoder_conformance.readers.onnx_file.graph.operators import IDENTITIES, MOVES
@@ -97,33 +96,24 @@ class SourceLines:
         return "" if node is None else self._own(node)[0]
 
     def of_parameters(self, own: OwnParameters, marks: Array) -> Iterator[tuple[str, str]]:
-        """Own parameter → the line that reads it, of several the last, and by `first_reader` the first one; of a norm's
+        """Own parameter → the line that reads it, of several the last, as where one is read for another; of a norm's
         the line that calls it. `marks`: the number of each own element [n]."""
-        last = {name: node for node in self._model.graph.node for name in node.input}
+        readers = {name: node for node in self._model.graph.node for name in node.input}
         order = np.argsort(marks)
         ascending = marks[order]
         owners = list(_owners(own))
-        read: dict[str, dict[int, str]] = {}
         for tensor in self._model.graph.initializer:
             values = numpy_helper.to_array(tensor).reshape(-1)
-            if tensor.name not in last or values.dtype != marks.dtype or not values.size:
+            if tensor.name not in readers or values.dtype != marks.dtype or not values.size:
                 continue
             at = order[min(int(np.searchsorted(ascending, values[0])), len(marks) - 1)]
             if marks[at] == values[0]:
-                name = next(name for end, name in owners if at < end)
-                read.setdefault(name, {}).update(self._readers(tensor.name, last))
-        for name, lines in read.items():
-            in_order = [lines[number] for number in sorted(lines) if lines[number]]
-            yield from ((name, in_order[-1]), (first_reader(name), in_order[0])) if in_order else ()
+                line, _ = self._own(self._with_a_line(tensor.name, readers), placing=True)
+                yield next(name for end, name in owners if at < end), line
 
-    def _readers(self, tensor: str, last: dict[str, onnx.NodeProto]) -> Iterator[tuple[int, str]]:
-        """The number of each node that reads it, and its line. `last`: the last node that reads a value."""
-        for number, node in enumerate(self._model.graph.node):
-            if tensor in node.input:
-                yield number, self._own(self._with_a_line(node, last), placing=True)[0]
-
-    def _with_a_line(self, node: onnx.NodeProto, readers: dict[str, onnx.NodeProto]) -> onnx.NodeProto:
-        """The node, or one that reads what it gives, and is of a line."""
+    def _with_a_line(self, name: str, readers: dict[str, onnx.NodeProto]) -> onnx.NodeProto:
+        """The node that reads a value, or what is made of it, and is of a line."""
+        node = readers[name]
         while not self._own(node)[0] and node.output and node.output[0] in readers:
             node = readers[node.output[0]]
         return node
