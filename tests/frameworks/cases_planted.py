@@ -45,6 +45,12 @@ class _Written(Plain):
         return y.transpose(1, 2).flatten(2)
 
 
+class OneNormOfAnotherEpsilon(_Written):
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm2 = nn.LayerNorm(self.D, eps=1e-3)
+
+
 class QueryByTheMapOfKeys(_Written):
     def heads(self, y: torch.Tensor) -> tuple[torch.Tensor, ...]:
         q = self.k(y)  # for the query

@@ -1252,6 +1252,18 @@ def test_the_line_of_a_mask_is_of_the_part_that_reads_it_in_another_folder(confo
     assert "hides as much (attending.py:7)" in printed, printed
 
 
+def test_maps_and_a_deviation_that_undo_each_other_are_no_cause(conform: Callable, tmp_path: Path) -> None:
+    """No layer is read off a module whose norms have two epsilons. Its map by its names comes as near as one with query
+    and key exchanged does that are swapped once more."""
+    target = HERE / "cases_planted.py:OneNormOfAnotherEpsilon"
+    ended = conform("check", target, "--layer", "pre-gelu", "--dtype", "float32", "--out", tmp_path / "out")
+    printed = " ".join(ended.stdout.split())
+    assert ended.status == 1, printed
+    assert "Cause: The epsilon of norm2 is 1.00e-03" in printed, printed
+    assert "does the work of" not in printed, printed
+    assert "comes near with" not in printed, printed
+
+
 def test_of_numbers_that_hide_alike_the_same_is_named_with_a_layer_and_without(
     conform: Callable, tmp_path: Path
 ) -> None:
