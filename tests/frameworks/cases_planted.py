@@ -98,3 +98,15 @@ class TheSameNormAgain(Plain):
     def layer(self, x: torch.Tensor, ignore: torch.Tensor | None = None) -> torch.Tensor:
         x = x + self.attend(self.norms[0](x), ignore)
         return x + self.ffn(self.norms[0](x))  # once more
+
+
+class WithoutALastNorm(nn.Module):
+    """Two pre-norm layers of PyTorch's own, and nothing behind them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        one = nn.TransformerEncoderLayer(24, 3, 40, activation="gelu", norm_first=True, batch_first=True)
+        self.layers = nn.TransformerEncoder(one, 2, enable_nested_tensor=False)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.layers(x)  # type: ignore[no-any-return]

@@ -1252,6 +1252,15 @@ def test_the_line_of_a_mask_is_of_the_part_that_reads_it_in_another_folder(confo
     assert "hides as much (attending.py:7)" in printed, printed
 
 
+def test_a_stack_without_the_last_norm_of_the_stated_one_is_not_that(conform: Callable, tmp_path: Path) -> None:
+    target = HERE / "cases_planted.py:WithoutALastNorm"
+    told = ("--layer", "stack-pre-gelu", "--dtype", "float32", "--out", tmp_path / "out")
+    ended = conform("check", target, *told)
+    printed = " ".join(ended.stdout.split())
+    assert ended.status == 1, printed
+    assert "stack.final_norm is False in the module" in printed, printed
+
+
 def test_maps_and_a_deviation_that_undo_each_other_are_no_cause(conform: Callable, tmp_path: Path) -> None:
     """No layer is read off a module whose norms have two epsilons. Its map by its names comes as near as one with query
     and key exchanged does that are swapped once more."""

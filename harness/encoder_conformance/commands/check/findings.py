@@ -338,7 +338,7 @@ _STATE_IT = "say what it should be with --layer, and it is judged as that"
 
 
 def _of_reading(described: ModuleDescription) -> Iterator[Finding]:
-    if described.not_read is not None:
+    if described.not_read is not None and described.chance is None:  # what is drawn stands in the graph as a step
         severity: Severity = "warning" if described.stated else "error"
         settled = described.stated or described.not_read.beyond or described.is_two_answers
         hint = "" if settled else _STATE_IT
