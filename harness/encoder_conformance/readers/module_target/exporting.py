@@ -104,14 +104,14 @@ def export_and_infer(module: LiveModule, semantics: InputSemantics, *, simplifie
     warned = (lines.placed(each) for each in findings.in_order() if each.severity == "warning")
     taken_for = tuple(_with_its_parameter(each, own, marks) for each in warned)
     at = {name: line for name, line in lines.of_parameters(own, marks) if line}
-    at |= {fact.key: line for fact in inferred.facts if (line := lines.at(fact.evidence))}
-    at |= dict(_of_projections(inferred, lines))
+    at |= dict(_of_keys(inferred, lines))
     found = _placed(own, inferred, marks, before)
     return replace(found, notes=notes, taken_for=taken_for, lines=at or _of_calls(module, shape, found.map))
 
 
-def _of_projections(inferred: InferredLayer, lines: SourceLines) -> Iterator[tuple[str, str]]:
-    """The lines that make queries, keys and values, by the places of the maps that these are of."""
+def _of_keys(inferred: InferredLayer, lines: SourceLines) -> Iterator[tuple[str, str]]:
+    """The lines of the layer's keys, and those that make queries, keys and values, by the places of their maps."""
+    yield from ((fact.key, line) for fact in inferred.facts if (line := lines.at(fact.evidence)))
     for place in inferred.parameters:
         prefix, name = without_prefix(place)
         part = next((each for each in PROJECTED if name.startswith(f"attention.{each}.")), "")

@@ -128,9 +128,7 @@ def _is_misread(examination: Examination) -> bool:
         return True
     of_marks = "score-scale-unusual" if live else ""
     taken_for = [each for each in exported.taken_for if each.kind != of_marks]
-    # One that answers at random gives no two outputs alike: that another is read off it says nothing.
-    unlike_all = NO_LAYER + "; ".join((*(each.message for each in taken_for), unlike))
-    problem = "" if examination.chance is not None else unlike_all
+    problem = NO_LAYER + "; ".join((*(each.message for each in taken_for), unlike))
     said = {each.kind for each in exported.taken_for}
     told = (str(SourceLine.model_validate(each.about["source"])) for each in taken_for if "source" in each.about)
     places = filter(None, (*told, line, *(lines.get(name) for name in (*live, *twice))))
