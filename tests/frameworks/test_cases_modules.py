@@ -113,6 +113,32 @@ DUE: dict[str, dict[str, Due]] = {
         "BeginsAsNothing": right("pre-norm"),
         "PlainByEinsum": right("pre-norm"),
     },
+    "cases_planted": {
+        "DropsBesideAMask": Due(
+            1,
+            ("it answers at random", f"At: {line_of('# always', 'cases_planted.py')}"),
+            ("raises scores", "attention_mask changes", "another output", "differ:"),
+        ),
+        "QueryByTheMapOfKeys": mistaken(
+            f"k.weight is read for attention.query.weight too ({line_of('# for the query', 'cases_planted.py')})",
+            f"At: {line_of('# for the query', 'cases_planted.py')}",
+        ),
+        "KeyByTheMapOfQueries": mistaken(
+            f"q.weight is read for attention.key.weight too ({line_of('# for the key', 'cases_planted.py')})",
+            f"At: {line_of('# for the key', 'cases_planted.py')}",
+        ),
+        "MergedWithoutATranspose": Due(
+            2,
+            ("heads are put together without a transpose", f"At: {line_of('# of the rows', 'cases_planted.py')}"),
+            (),
+        ),
+        "CutWithoutATranspose": Due(
+            2, ("heads are cut without a transpose", f"At: {line_of('# of the heads', 'cases_planted.py')}"), ()
+        ),
+        "TheSameNormAgain": mistaken(
+            f"norms.0.a_2 is read for norm2.gain too ({line_of('# once more', 'cases_planted.py')}), and norms.1.a_2",
+        ),
+    },
     "cases_mutants": {
         "Listed": right("pre-norm", masks=False),
         "GainOfListedNormAsShift": mistaken(
@@ -1259,6 +1285,27 @@ def test_the_line_of_a_mask_is_of_the_part_that_reads_it_in_another_folder(confo
     assert ended.status == 0, printed
     assert "mask-filled-minus-1e9" in printed, printed
     assert "hides as much (attending.py:7)" in printed, printed
+
+
+def test_a_stack_without_the_last_norm_of_the_stated_one_is_not_that(conform: Callable, tmp_path: Path) -> None:
+    target = HERE / "cases_planted.py:WithoutALastNorm"
+    told = ("--layer", "stack-pre-gelu", "--dtype", "float32", "--out", tmp_path / "out")
+    ended = conform("check", target, *told)
+    printed = " ".join(ended.stdout.split())
+    assert ended.status == 1, printed
+    assert "stack.final_norm is False in the module" in printed, printed
+
+
+def test_maps_and_a_deviation_that_undo_each_other_are_no_cause(conform: Callable, tmp_path: Path) -> None:
+    """No layer is read off a module whose norms have two epsilons. Its map by its names comes as near as one with query
+    and key exchanged does that are swapped once more."""
+    target = HERE / "cases_planted.py:OneNormOfAnotherEpsilon"
+    ended = conform("check", target, "--layer", "pre-gelu", "--dtype", "float32", "--out", tmp_path / "out")
+    printed = " ".join(ended.stdout.split())
+    assert ended.status == 1, printed
+    assert "Cause: The epsilon of norm2 is 1.00e-03" in printed, printed
+    assert "does the work of" not in printed, printed
+    assert "comes near with" not in printed, printed
 
 
 def test_of_numbers_that_hide_alike_the_same_is_named_with_a_layer_and_without(

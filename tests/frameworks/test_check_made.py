@@ -201,6 +201,18 @@ MODULES = {
                 super().__init__(model_depth, nb_head, d_point_wise_ff)
                 assert qkv_features == model_depth
 
+        class OfTotals(nn.TransformerEncoderLayer):
+            def __init__(self, output_size, total_heads, total_dense_units, hidden_size):
+                super().__init__(output_size, total_heads, total_dense_units)
+                assert hidden_size == total_dense_units
+
+        class small_config:
+            width, heads, hidden = 64, 4, 96
+
+        class OfAClass(nn.TransformerEncoderLayer):
+            def __init__(self, config):
+                super().__init__(config.width, config.heads, config.hidden)
+
         class OfItsDepth(nn.TransformerEncoderLayer):
             def __init__(self, depth, heads, ff_nodes):
                 super().__init__(depth, heads, ff_nodes)
@@ -309,6 +321,7 @@ IN_FULL_WORDS = {
     "name": "'layer'",
 }
 IN_OTHER_WORDS = {"model_depth": "64", "nb_head": "4", "d_point_wise_ff": "96", "qkv_features": "64"}
+OF_TOTALS = {"output_size": "64", "total_heads": "4", "total_dense_units": "96", "hidden_size": "96"}
 PARTS = {
     "size": "64",
     "self_attn": "MultiHeadedAttention(h=4, d_model=64)",
@@ -360,6 +373,7 @@ OTHER_NAMES = {
         ("alone.py:InFullWords", IN_FULL_WORDS),
         ("alone.py:ByOtherNames", OTHER_NAMES),
         ("alone.py:InOtherWords", IN_OTHER_WORDS),
+        ("alone.py:OfTotals", OF_TOTALS),
         ("alone.py:OfItsDepth", {"depth": "64", "heads": "4", "ff_nodes": "96"}),
         ("alone.py:OfDeepLayers", {"depth": "2", "n_heads": "4", "embd_dim": "64"}),
         ("alone.py:OfItems", OF_ITEMS),
@@ -463,6 +477,12 @@ def test_a_line_that_names_what_a_library_has_not_is_to_be_mended(folder: Path) 
     with pytest.raises(BadTarget, match="it needs a compiler") as refused:
         _made("needing.py:Block", folder)
     assert not refused.value.hint
+
+
+def test_a_class_of_settings_is_given_by_its_name(folder: Path) -> None:
+    """Its attributes are read, and nobody makes one of it; of another class a name alone is a word."""
+    made = load_target("alone.py:OfAClass", {"config": "small_config"}, folder)
+    assert made.module.linear1.out_features == 96
 
 
 def test_an_argument_is_an_expression_of_the_target_s_names(folder: Path) -> None:

@@ -17,6 +17,12 @@ from encoder_conformance.spec.layer import Layer
 from encoder_conformance.spec.strict import Frozen
 
 
+def read_for(place: str) -> str:
+    """The key, among `lines`, of the line that makes what a parameter of the specification is for: of a query what its
+    map gives, whatever it is a map of."""
+    return f"read for {place}"
+
+
 class ModuleSource(Frozen):
     """The own parameters of a module that one of the specification's is, and in which form, `times` a number and with
     `more` added. `shape`: of the own parameter, where it is one; `at`: the number of its first element that is held."""
@@ -197,6 +203,11 @@ class ModuleDescription(Description):
     def is_two_answers(self) -> bool:
         """Whether it answers one question in two ways: as no layer does, whatever it is."""
         return self.chance is not None or (self.kept is not None and self.kept.apart > 0)
+
+    def line_of_reading(self, own: str, place: str) -> str:
+        """The line that reads an own parameter for this place; where that is not known, the last of those that read it;
+        "" where there is none."""
+        return self.lines.get(read_for(place)) or self.lines.get(own, "")
 
     @property
     def judged_as(self) -> Layer | None:

@@ -20,6 +20,8 @@ def at_sizes_of(stated: Layer, other: Layer) -> Layer:
     fields["attention"] |= _of_attention(stated.attention, other.attention)
     fields["feed_forward"]["d_ff"] = other.feed_forward.d_ff
     fields["stack"] = other.stack.model_dump(mode="json")
+    if stated.stack.layers > 1 < other.stack.layers:  # one layer says nothing of what follows the last of several
+        fields["stack"].update(final_norm=stated.stack.final_norm)
     fields["family"] = "stacks" if other.stack.is_several else stated.family
     if stated.residual_scale != 1.0 != other.residual_scale:
         fields["residual_scale"] = other.residual_scale

@@ -42,6 +42,7 @@ def module(
         "stated": LAYER if stated else None,
         "searched": None,
         "misnamed": (),
+        "lines": {},
     }
     return ModuleDescription.model_construct(**{**known, **of})
 
@@ -127,6 +128,10 @@ def test_the_order_of_a_fused_weight_is_that_of_its_name_and_of_the_reference() 
     assert (severity, message) == (
         "warning", "qkv.weight holds key, query, value, in this order, and its name says query, key, value",
     )  # fmt: skip
+    line = {"lines": {"qkv.weight": "layer.py:7"}}
+    [(severity, message)] = said(map_findings(module(FUSED, at=key_first, stated=True, **line), None))
+    assert severity == "error", "of a layer that is stated: a checkpoint of it is wrong there"
+    assert "in this order (layer.py:7), and its name says" in message
     named = {name: (own.replace("qkv", "qkv_proj"), form, shape) for name, (own, form, shape) in FUSED.items()}
     found = said(map_findings(module(FUSED, at=key_first, stated=True), module(named)))
     assert (

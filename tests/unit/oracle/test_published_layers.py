@@ -42,6 +42,16 @@ def test_sizes_of_attention_are_the_other_s_and_choices_are_not() -> None:
     assert at_sizes_of(published_layers()["eurobert"], other).attention.kv_heads == 4
 
 
+@pytest.mark.parametrize(("name", "normed"), [("stack-pre-gelu", True), ("stack-post-relu", False), ("pre-gelu", None)])
+def test_a_norm_behind_several_layers_is_a_choice_of_a_stack(name: str, normed: bool | None) -> None:
+    """One layer says nothing of it, and is what it is in any stack."""
+    stated = load().layers[name]
+    for has in (False, True):
+        other = stated.model_copy(update={"stack": stated.stack.model_copy(update={"layers": 2, "final_norm": has})})
+        found = at_sizes_of(stated, other).stack
+        assert (found.layers, found.final_norm) == (2, has if normed is None else normed)
+
+
 def test_a_window_is_as_wide_as_the_other_s_and_as_even_as_it_is_stated() -> None:
     wide, uneven = Window(left=64, right=64), Window(left=63, right=64)
     assert published_as(read_as("modernbert", window=wide)) == ("modernbert",)

@@ -43,7 +43,7 @@ def findings_of(
         *_of_parameters(described),
         *map_findings(described, reference),
         *_of_inputs(described),
-        *argument_findings(described, reference if stated else None),
+        *(argument_findings(described, reference if stated else None) if described.chance is None else ()),
         *(reference_findings(described, reference, stated.layer) if stated and reference else ()),
         *_of_reading(described),
     )
@@ -222,9 +222,9 @@ def _of_idle_parts(described: ModuleDescription) -> Iterator[Finding]:
 def _of_places(described: ModuleDescription) -> Iterator[Finding]:
     """Parameters that are read in a place other than their names say."""
     for own, place, other in described.read_twice:
-        line = _line(described, own)
-        message = f"{own} is read for {place} too{line}, and {other}, of the same size, is read nowhere"
-        about = {"name": own, "parameter": place, "instead_of": other, **_source(described, own)}
+        line = described.line_of_reading(own, place)
+        message = f"{own} is read for {place} too{said_at(line)}, and {other}, of the same size, is read nowhere"
+        about = {"name": own, "parameter": place, "instead_of": other, **source_of(line)}
         yield _warning("parameter-read-twice", message, f"it is judged with {other} as {place}", **about)
     for own, place, sounds in described.misnamed:
         stated = described.stated is not None and described.searched is None
@@ -287,7 +287,7 @@ _STATE_IT = "say what it should be with --layer, and it is judged as that"
 
 
 def _of_reading(described: ModuleDescription) -> Iterator[Finding]:
-    if described.not_read is not None:
+    if described.not_read is not None and described.chance is None:  # what is drawn stands in the graph as a step
         severity: Severity = "warning" if described.stated else "error"
         settled = described.stated or described.not_read.beyond or described.is_two_answers
         hint = "" if settled else _STATE_IT

@@ -42,7 +42,7 @@ def map_findings(described: ModuleDescription, reference: ModuleDescription | No
     else:
         yield from _unlike_kin(described, reference.parameters)
         yield from _orders_apart(described.parameters, reference.parameters, stated.layer)
-    yield from _unlike_names(described.parameters)
+    yield from _unlike_names(described)
 
 
 def maps_apart(first: Description | None, second: Description | None) -> Iterator[Finding]:
@@ -157,15 +157,24 @@ def _is_square(described: ModuleDescription, name: str) -> bool:
     return len(set(shapes.get(name, ()))) == 1
 
 
-def _unlike_names(sources: Sources) -> Iterator[Finding]:
-    """Fused parameters that hold query, key and value in another order than their name, or a bias than its weight."""
+def _unlike_names(described: ModuleDescription) -> Iterator[Finding]:
+    """Fused parameters that hold query, key and value in another order than their name, or a bias than its weight.
+
+    Beside a stated layer the first is an error, as of a query that is called `key`: a checkpoint of that layer is wrong
+    there, and nothing else shows it.
+    """
+    sources = described.parameters
     orders = _orders(sources)
+    severity: Severity = "warning" if described.stated is None else "error"
     weights = {own: order for own, order in orders.items() if _kind(own, sources) == "weight"}
     biases = {own: order for own, order in orders.items() if _kind(own, sources) == "bias"}
     for weight, order in weights.items():
         if (named := _named(weight)) and order != [part for part in named if part in order]:
-            message = f"{weight} holds {', '.join(order)}, in this order, and its name says {', '.join(named)}"
-            yield _order_finding("warning", "fused-order-unlike-name", message, weight, order, named)
+            line = described.lines.get(weight, "")
+            message = f"{weight} holds {', '.join(order)}, in this order{said_at(line)}"
+            message += f", and its name says {', '.join(named)}"
+            found = _order_finding(severity, "fused-order-unlike-name", message, weight, order, named)
+            yield found.model_copy(update={"about": {**found.about, **source_of(line)}})
         for bias, other in biases.items():
             if set(other) <= set(order) and other != [part for part in order if part in other]:
                 message = f"{bias} holds {', '.join(other)}, in this order, and {weight} {', '.join(order)}"

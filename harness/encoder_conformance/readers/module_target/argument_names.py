@@ -20,12 +20,12 @@ FEED_FORWARD = re.compile(f"{_FEED_FORWARD}|{_HIDDEN}")
 WIDTH = re.compile(
     r"d_?(models?|input|emb(ed|d)?|word_vec)|dm|dim_?(model|emb(ed|d)?)|h_dim|model_depth|projection_dim|"
     r"(model_?|emb(ed(ding)?|d)?_?|in(put)?_?|out(put)?_?|feature_?|token_?)?dims?|"
-    r"(emb(ed(d(ing)?)?|d)?|model|feature)_?size|"
+    r"(emb(ed(d(ing)?)?|d)?|model|feature|output)_?size|"
     r"n_?embe?d?|n_?inp(ut)?|n_state|width|(in_|out_|num_|n_)?(features|channels)|size|units|" + _HIDDEN
 )
 _ALL_HEADS = re.compile(r"(qkv|qk|attn|attention)_?(dim|size|features|width)")
 """The width of all heads together."""
-_SIDE = re.compile(r"(encoder|enc|src|source|model(?!_depth)|transformer|layer)_(?=.)")
+_SIDE = re.compile(r"(encoder|enc|src|source|model(?!_depth)|transformer|layer|total)_(?=.)")
 """What a name may begin with, and says nothing of what it is."""
 _DIMENSIONS = re.compile(r"(?<![a-z])dimension(ality|s)?(?![a-z])")
 """What others shorten to `dim`."""

@@ -1,7 +1,7 @@
 """Reads a layer off a module's exported graph. Its parameters are marked: no two elements of them are equal, so that
 each number in the graph tells where it comes from, whatever the exporter did to names and shapes."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -9,6 +9,7 @@ import onnx
 
 from encoder_conformance.protocol.description import Fact
 from encoder_conformance.protocol.findings import Finding, noted
+from encoder_conformance.protocol.module_description import read_for
 from encoder_conformance.readers.module_target.errors import last_frames
 from encoder_conformance.readers.module_target.export_notes import kept_notes
 from encoder_conformance.readers.module_target.live import LiveModule
@@ -20,11 +21,13 @@ from encoder_conformance.readers.onnx_file.graph.graph import Graph
 from encoder_conformance.readers.onnx_file.interface.input_semantics import InputSemantics
 from encoder_conformance.readers.onnx_file.layer.inference import InferredLayer, infer_layer
 from encoder_conformance.readers.onnx_file.layer.parameters import TABLE
+from encoder_conformance.readers.onnx_file.layer.walk import PROJECTED
 from encoder_conformance.readers.onnx_file.tracing.features import Feature
 from encoder_conformance.readers.onnx_file.tracing.unsupported import NO_LAYER
 from encoder_conformance.spec.axes import RH, Array, Elementwise, P
 from encoder_conformance.spec.dtypes import DtypeName, narrower
 from encoder_conformance.spec.layer import Layer
+from encoder_conformance.spec.parameters import without_prefix
 
 _MARK_SIZE = 0.125
 _EVENLY_SPACED = 1 << 24
@@ -101,9 +104,20 @@ def export_and_infer(module: LiveModule, semantics: InputSemantics, *, simplifie
     warned = (lines.placed(each) for each in findings.in_order() if each.severity == "warning")
     taken_for = tuple(_with_its_parameter(each, own, marks) for each in warned)
     at = {name: line for name, line in lines.of_parameters(own, marks) if line}
-    at |= {fact.key: line for fact in inferred.facts if (line := lines.at(fact.evidence))}
+    at |= dict(_of_keys(inferred, lines))
     found = _placed(own, inferred, marks, before)
     return replace(found, notes=notes, taken_for=taken_for, lines=at or _of_calls(module, shape, found.map))
+
+
+def _of_keys(inferred: InferredLayer, lines: SourceLines) -> Iterator[tuple[str, str]]:
+    """The lines of the layer's keys, and those that make queries, keys and values, by the places of their maps."""
+    yield from ((fact.key, line) for fact in inferred.facts if (line := lines.at(fact.evidence)))
+    for place in inferred.parameters:
+        prefix, name = without_prefix(place)
+        part = next((each for each in PROJECTED if name.startswith(f"attention.{each}.")), "")
+        stage = inferred.stages.get(f"{prefix}{part}")
+        if part and stage is not None and (line := lines.at(repr(stage.tensor))):
+            yield read_for(place), line
 
 
 def _of_no_layer(errors: list[str], findings: Findings, lines: SourceLines) -> Exported:

@@ -66,7 +66,10 @@ def value_of(text: str, names: Mapping[str, Any] | None = None) -> Any:
 
 
 def _is_configuration(held: object) -> bool:
-    return isinstance(held, Mapping) or (is_dataclass(held) and not inspect.isclass(held))
+    """A mapping, an instance of a dataclass, or a class of that name whose attributes are read, as of `base_config`."""
+    if inspect.isclass(held):
+        return "config" in held.__name__.lower() and not is_dataclass(held)
+    return isinstance(held, Mapping) or is_dataclass(held)
 
 
 def _root(expression: ast.expr) -> str:

@@ -167,7 +167,10 @@ def separated(map: ElementMap) -> tuple[ElementMap, tuple[tuple[str, str], ...],
         if of_heads:
             found, other = _moved(map, moved, of_heads), of_heads[source]
         elif (beside := _unread_beside(map, source, (first, second))) is not None:
-            moved = first if is_earlier(beside, source) else moved
+            if is_earlier(beside, source):
+                moved = first
+            elif is_earlier(source, beside):  # whatever number its last name has: `a_2` is no second norm's
+                moved = second
             found, other = _laid_as(map.elements[moved], map.own.elements(beside)), beside
         elif (rest := map.rest_of(second)) is not None:
             # Query, key and value stand in a fused map in this order, most often, as the places do here.

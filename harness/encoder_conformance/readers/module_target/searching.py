@@ -33,6 +33,8 @@ _MATCH = {"float64": 1e-9, "float32": 3e-5}
 """The relative distance of an output from the oracle's that is a match: roundoff, and nothing else."""
 _NEAR, _APART = 2e-3, 100.0
 """One that an epsilon, or another form of an activation, makes; and how many times as far any other map has to be."""
+_ALIKE = 3.0
+"""How many times as far as the nearest one is as near, where a module has other numbers."""
 
 
 @dataclass
@@ -89,8 +91,14 @@ def search_map(bench: Bench, alternatives: Sequence[Layer], read: ElementMap | N
             break
     else:
         predictions = _predictions(chosen.case)
-        nearest = ((*chosen.nearest(predicted), name) for name, predicted in predictions.items())
-        distance, number, others, deviation = min(nearest, key=lambda found: found[0])
+        nearest = [(*chosen.nearest(predicted), name) for name, predicted in predictions.items()]
+        alike = _ALIKE * min(each[0] for each in nearest)
+        # What a map with query and key exchanged gives, and a deviation that swaps them, is the map of their names with
+        # other numbers: of those that come as near the one that the names speak for first.
+        likeliest = min(
+            (each for each in nearest if each[0] <= alike), key=lambda each: (each[1], each[3] != "", each[0])
+        )
+        distance, number, others, deviation = likeliest
         near = matches < distance <= _NEAR and others >= _APART * distance
     found = distance <= matches or near
     search = MapSearch(

@@ -51,8 +51,8 @@ def _scores(table: ValueTable, name: str, product: Product, one: View, two: View
     product, second = for_each_sharing(product, one.index, two.index, one.index // one.operation.shape[-1])
     other, first = for_each_sharing(product.swapped(), second, one.index, second // two.operation.shape[-1])
     a, b, spread_out = as_blocks(other.swapped(), first, second)  # [P, R, d]
-    place_a, item_a, features_a = _side(a, one.operation.shape[-1], S)
-    place_b, item_b, features_b = _side(b, two.operation.shape[-1], S)
+    place_a, item_a, features_a = _side(a, one.operation.shape[-1], S, 0)
+    place_b, item_b, features_b = _side(b, two.operation.shape[-1], S, 1)
     if not np.array_equal(item_a, item_b):
         raise UnsupportedPattern(
             "a product of the positions of one item with those of another: attention across the batch"
@@ -81,16 +81,19 @@ def _is_of_one_position(product: Product, one: View) -> bool:
     return rows > 1 and bool((place == place.min(axes, keepdims=True)).all())
 
 
-def _side(index: Array, F: int, S: int) -> tuple[Array, Array, Array]:
-    """The place in the sequence [P, R], the item [P] and the features [P, d] of one operand [P, R, d]."""
+def _side(index: Array, F: int, S: int, number: int) -> tuple[Array, Array, Array]:
+    """The place in the sequence [P, R], the item [P] and the features [P, d] of one operand [P, R, d], which is the
+    first or second of its product by `number`."""
     features = index % F
     if _varies(index // F) and not _varies(index // F % S):
         raise UnsupportedPattern("a product that sums over items", "tied_items")
     if _varies(index // F) and _varies(features):
-        raise UnsupportedPattern("a product's rows are each of several positions and features", "heads_cut")
+        raise UnsupportedPattern(
+            "a product's rows are each of several positions and features", "heads_cut", arranged=number
+        )
     position = constant_along(index // F, 2, "a product that sums over positions")
     if not (features == features[:, :1]).all():
-        raise UnsupportedPattern("a product's features differ from row to row", "heads_cut")
+        raise UnsupportedPattern("a product's features differ from row to row", "heads_cut", arranged=number)
     item = constant_along(position // S, 1, "a product that goes from one item of the batch to another")
     return position % S, item, features[:, 0]
 
@@ -136,7 +139,8 @@ def _context(table: ValueTable, name: str, product: Product, one: View, two: Vie
     F = two.operation.shape[-1]
     position = constant_along(v // F, 1, "values of several positions in one sum")  # [P, K]
     if not np.array_equal(position, item[:, None] * S + key):
-        raise UnsupportedPattern("attention weights that meet the values of other positions than those of their keys")
+        others = "attention weights that meet the values of other positions than those of their keys"
+        raise UnsupportedPattern(others, arranged=1)
     features = constant_along(v % F, 2, "features of value that differ from one position to the next")  # [P, d]
     if len(w) != B * H:
         raise UnsupportedPattern("some of the heads alone")

@@ -298,12 +298,14 @@ Value = View | Expression | Mixture | Constant | Unknown
 
 class UnsupportedPattern(Exception):
     """A node or an operation that no encoder layer of the specification has in this place. `feature` is what other
-    layers have there, where that is known; `others` are such places that were found beside it."""
+    layers have there, where that is known; `others` are such places that were found beside it. `arranged`: the number
+    of the node's input whose rows are not those that it needs: what arranged them is wrong, and not the node."""
 
-    def __init__(self, reason: str, feature: Feature | None = None) -> None:
+    def __init__(self, reason: str, feature: Feature | None = None, *, arranged: int | None = None) -> None:
         super().__init__(reason)
         self.feature = feature
         self.others: list[UnsupportedPattern] = []
+        self.arranged = arranged
 
 
 def rows_of(operation: Operation, index: Array, axis: int, width: int = 0) -> Array:

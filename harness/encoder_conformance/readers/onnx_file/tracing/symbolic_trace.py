@@ -91,7 +91,7 @@ class SymbolicTrace(ValueTable):
             try:
                 values = self._outputs(node, inputs)
             except UnsupportedPattern as reason:
-                unknown = Unknown(str(reason), node_label(node), reason.feature)
+                unknown = Unknown(str(reason), node_label(self._arranging(node, reason)), reason.feature)
             except RecursionError:
                 unknown = Unknown("more nodes in a row lead to it than are followed", node_label(node))
             except Exception as reason:  # a node may fail in any way on these inputs
@@ -99,6 +99,16 @@ class SymbolicTrace(ValueTable):
         outputs = [name for name in node.output if name]
         self.values.update(dict.fromkeys(outputs, unknown))
         self.values.update(zip(outputs, values, strict=False))
+
+    def _arranging(self, node: onnx.NodeProto, reason: UnsupportedPattern) -> onnx.NodeProto:
+        """The reshape that gives an input of a node its rows; the node where there is none. An exporter may add one of
+        its own to a map: of heads that are put together it comes behind theirs, and of such that are cut before."""
+        reshapes = list[onnx.NodeProto]()
+        maker = None if reason.arranged is None else self.graph.producers.get(node.input[reason.arranged])
+        while maker is not None and maker.op_type in MOVES | IDENTITIES:
+            reshapes += [maker] if maker.op_type == "Reshape" else []
+            maker = self.graph.producers.get(maker.input[0])
+        return reshapes[-1 if str(reason) == _NOT_TURNED_BACK else 0] if reshapes else node
 
     def _outputs(self, node: onnx.NodeProto, inputs: Mapping[str, Value]) -> list[Value]:
         op = node.op_type
@@ -193,8 +203,13 @@ class SymbolicTrace(ValueTable):
         if abs(factor - 1) > CLOSE:
             raise UnsupportedPattern(f"features multiplied by {factor:.6g} in a linear map")
         activated, F = isinstance(view.operation, Activation), view.operation.shape[-1]
-        mixing = _NOT_TURNED_BACK if isinstance(view.operation, Context) else "a product that sums over positions"
-        out, weight, heads, width = linear_map(product, index, source, F, mixing=mixing, of_a_part=activated)
+        of_heads = isinstance(view.operation, Context)
+        mixing = _NOT_TURNED_BACK if of_heads else "a product that sums over positions"
+        try:
+            out, weight, heads, width = linear_map(product, index, source, F, mixing=mixing, of_a_part=activated)
+        except UnsupportedPattern as reason:
+            reason.arranged = list(node.input).index(data) if of_heads and str(reason) == mixing else None
+            raise
         taken = np.unique(view.index % F) if activated and len(weight.value) < F else None
         operation = Linear((view.operation.shape[0], width), node.output[0], view, weight, None, heads, taken)
         result = View(operation, out)
