@@ -29,6 +29,7 @@ from encoder_conformance.readers.module_target.frameworks.keras_inputs import Wi
 from encoder_conformance.readers.module_target.frameworks.keras_names import (
     KerasTree,
     attributes_of,
+    convolves,
     never_built,
     not_held,
     objects_of,
@@ -318,12 +319,6 @@ def _eagerly(layer: Any) -> AbstractContextManager[None]:
     return eagerly() if _compiled_as(layer) else nullcontext()
 
 
-def _convolves(part: Any) -> bool:
-    """Whether it is a convolution, and of more than one position: of one it is a linear map."""
-    sizes = getattr(part, "kernel_size", ())
-    return type(part).__name__.startswith("Conv") and any(size > 1 for size in sizes)
-
-
 class _Keras(ModuleFramework):
     name = "Keras"
     packages = ("keras", "tensorflow-cpu", "tensorflow", "jax", "torch")
@@ -337,7 +332,7 @@ class _Keras(ModuleFramework):
         if any(getattr(part, "quantization_mode", None) for part in parts):
             problem = "a quantised layer holds integers, of which σ says nothing"
             raise BadTarget(problem, "check the layer before", "no-layer-by-kind")
-        convolution = next((part.name for part in parts if _convolves(part)), None)
+        convolution = next((part.name for part in parts if convolves(part)), None)
         if convolution and not any(isinstance(part, keras.layers.Dense) for part in parts):
             problem = f"{convolution} is a convolution, and no part of an encoder layer"
             raise BadTarget(problem, "", "no-layer-by-kind", names=[convolution])

@@ -95,3 +95,9 @@ def objects_of(layer: Any) -> Iterator[object]:
     """The layer, its parts, and the inputs of a functional model, which say what shapes it takes."""
     inputs = (each for each in layer._layers if isinstance(each, keras.layers.InputLayer))
     return chain((part for _, part in walk(KerasTree(), layer)), inputs)
+
+
+def convolves(part: Any) -> bool:
+    """Whether it is a convolution, and of more than one position: of one it is a linear map."""
+    sizes = getattr(part, "kernel_size", ())
+    return type(part).__name__.startswith("Conv") and any(size > 1 for size in sizes)
