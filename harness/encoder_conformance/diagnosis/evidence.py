@@ -19,7 +19,7 @@ from encoder_conformance.diagnosis.noisy_predictions import (
     prediction_result,
 )
 from encoder_conformance.judging.observation import Observation
-from encoder_conformance.judging.simulate import Player, continued_with_noise
+from encoder_conformance.judging.simulate import Player, continued_with_noise, simulate_with_noise
 from encoder_conformance.oracle.catalogue import is_noisy
 from encoder_conformance.oracle.deviant import active_parts, mixes_items
 from encoder_conformance.oracle.expected import ExpectedTensor
@@ -156,7 +156,7 @@ class Evidence:
         """
         acts = active_parts(self.case, deviations)
         exact = [deviation for deviation in acts if not is_noisy(deviation)]
-        if measured and self.seen:
+        if measured:
             centre, condition = self._with_noise(exact)
             sigma = self.dtype.sigma(np.nan_to_num(condition))
         else:
@@ -177,7 +177,10 @@ class Evidence:
         """Return what each stage would be with these deviations, and its condition, [n] each. The last are kept: an
         equation that is found is tried by itself, and then beside the others."""
         if self._with_last_noise is None or self._with_last_noise[0] != [*exact]:
-            found = continued_with_noise(self.case, exact, self.seen, stored_in=self._stored_in)
+            if self.seen:
+                found = continued_with_noise(self.case, exact, self.seen, stored_in=self._stored_in)
+            else:  # of a large layer: what its verdict would be made with
+                found = simulate_with_noise(self.case, exact, self._stored_in)
             self._with_last_noise = [*exact], (self._row(found[0]), self._row(found[1]))
         return self._with_last_noise[1]
 

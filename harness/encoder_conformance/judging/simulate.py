@@ -119,9 +119,12 @@ _KEPT = 64
 _with_noise = Recent[tuple[dict[str, Array], dict[str, Array]]](_KEPT)
 
 
-def simulate_with_noise(case: Case, deviations: Sequence[Deviation]) -> tuple[dict[str, Array], dict[str, Array]]:
+def simulate_with_noise(
+    case: Case, deviations: Sequence[Deviation], stored_in: npt.DTypeLike | None = None
+) -> tuple[dict[str, Array], dict[str, Array]]:
     """Every stage of the wrong layer and its condition, with nothing seen of it: what verdicts are made with."""
-    return _with_noise.get(_key(case, deviations), lambda: continued_with_noise(case, deviations, {}, Rounded))
+    key = *_key(case, deviations), str(stored_in)
+    return _with_noise.get(key, lambda: continued_with_noise(case, deviations, {}, Rounded, stored_in))
 
 
 def _key(case: Case, deviations: Sequence[Deviation]) -> tuple[object, ...]:

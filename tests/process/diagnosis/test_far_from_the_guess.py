@@ -1,4 +1,5 @@
-"""A mistake of whose noise the right layer's says nothing: GELU far below 0, where ReLU gives 0 and has none."""
+"""A mistake of whose noise the right layer's says nothing: GELU far below 0, where ReLU gives 0 and has none, and what
+is large where a right layer is small, of a layer whose stages are not kept whole."""
 
 import numpy as np
 import pytest
@@ -40,3 +41,13 @@ def test_it_is_named(planted: tuple[str, ...]) -> None:
     assert found.deviations == planted
     assert found.rms is not None
     assert found.rms < 1.5
+
+
+WIDE = [Case(load().layers["post-relu-256"], load().situations[name]) for name in SAID]
+
+
+def test_it_is_named_where_no_stage_is_kept_whole() -> None:
+    seen = [observed(case, ("scale-by-d-model",)) for case in WIDE]
+    assert not any(each.whole for each in seen)
+    found = diagnose(Failing("mine", "float32", repeats="same"), seen)
+    assert (found.confidence, found.deviations) == ("explained", ("scale-by-d-model",))
