@@ -3,6 +3,7 @@
 from typing import Any
 
 import keras
+import numpy as np
 from keras import layers, ops
 
 
@@ -75,3 +76,12 @@ def of_one_feature() -> keras.Model:
     x = layers.LayerNormalization()(series + layers.MultiHeadAttention(4, 16)(series, series))
     x = layers.LayerNormalization()(x + layers.Dense(1)(layers.Dense(8, activation="relu")(x)))
     return keras.Model(series, layers.Dense(2)(layers.GlobalAveragePooling1D()(x)))
+
+
+def of_three_ids() -> keras.Model:
+    """Whether one counts stands in a table, which each layer asks again."""
+    ids, counts = keras.Input((None,), dtype="int32"), np.array([0, 1, 1])
+    x = layers.Embedding(3, 64)(ids)
+    for _ in range(2):
+        x = _post(x, ops.equal(ops.take(counts, ids), 1)[:, None, :])
+    return keras.Model(ids, layers.Dense(2)(layers.GlobalAveragePooling1D()(x)))

@@ -916,6 +916,7 @@ DUE: dict[str, dict[str, Due]] = {
     },
     "cases_keras_graphs": {
         "of_ids": layers("layers_in_graph", "2 layers", "with mask and without"),
+        "of_three_ids": layers("layers_in_graph", "2 layers", "with mask and without"),
         "of_a_mask": layers(
             "layers_in_graph", "padding_mask (true = attend) hides what it flags at the model's outputs"
         ),

@@ -2,6 +2,7 @@
 
 import weakref
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,6 +11,7 @@ import numpy as np
 
 from encoder_conformance.readers.module_target.parts import PartsOfTree, Tree
 from encoder_conformance.readers.onnx_file.interface.probe_runs import BATCH, SEQUENCE
+from encoder_conformance.spec.axes import Array
 
 NAME = "layers_in_graph"
 """The path of the model that is cut out."""
@@ -17,6 +19,8 @@ _NORM = "Normalization"
 """How the name of a norm's class ends, which may stand behind the last sum."""
 _UNNAMED = "keras_tensor"
 """How the names begin that Keras gives to tensors."""
+_IDS = (5, 3, 2)
+"""Numbers of ids that are tried: a model may know few."""
 _made: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
 
 
@@ -85,14 +89,25 @@ def _model(model: Any, start: Any, end: Any) -> Any:
 
 
 def _kinds(model: Any, beside: Sequence[Any]) -> list[int]:
-    """The number of each of these, which those share that have the same values, whatever the model is given."""
+    """The number of each of these, which those share that have the same values, whatever the model is given. Raises
+    ValueError where these cannot be had."""
     if len(beside) < 2:
         return [*range(len(beside))]
-    draw = np.random.default_rng(0)
-    shapes = ([BATCH if at == 0 else size or SEQUENCE for at, size in enumerate(each.shape)] for each in model.inputs)
-    fed = [draw.integers(0, 5, shape).astype(each.dtype) for shape, each in zip(shapes, model.inputs, strict=True)]
-    values = [np.asarray(keras.ops.convert_to_numpy(each)) for each in keras.Model(model.inputs, beside)(fed)]
+    values = _values(model, beside)
     return _numbered([next(i for i, other in enumerate(values) if np.array_equal(other, value)) for value in values])
+
+
+def _values(model: Any, tensors: Sequence[Any]) -> list[Array]:
+    """Some values of these, for ids as large as the model takes. Raises ValueError where it takes none."""
+    wanted, draw = keras.Model(model.inputs, list(tensors)), np.random.default_rng(0)
+    shapes = [[BATCH if at == 0 else size or SEQUENCE for at, size in enumerate(each.shape)] for each in model.inputs]
+    for most in _IDS:
+        fed = [
+            draw.integers(0, most, shape).astype(each.dtype) for shape, each in zip(shapes, model.inputs, strict=True)
+        ]
+        with suppress(Exception):  # whatever a table that is too short for an id raises
+            return [np.asarray(keras.ops.convert_to_numpy(each)) for each in wanted(fed)]
+    raise ValueError("its masks cannot be computed of ids")
 
 
 def _numbered(firsts: Sequence[int]) -> list[int]:
