@@ -19,6 +19,9 @@ from tools.kill import Kill, kills
 _ORDINARY = "small"
 """The family of layers that most implementations can build. Cases of another family cost more."""
 _OTHER_FAMILY = 1.5
+_PLAIN_ACTIVATION = "relu"
+"""The activation that every runtime computes in every format. ONNX Runtime has no kernel of erf in float64."""
+_OTHER_ACTIVATION = 1.1
 _NEW_BUILD = 1.0
 """The cost, in small checks, of a layer and format that no chosen case has: another build, compilation or export."""
 _POSITIONS = 100.0
@@ -52,10 +55,13 @@ def find_core(jobs: int) -> CoreSelection:
 
 
 def measure(cases: Sequence[Case], jobs: int) -> Sensitivity:
-    """The table of every small case with a golden, in all formats of the cases that share the golden."""
+    """The table of every small case with a golden, in all formats of the required cases that share the golden.
+
+    What a recommended case alone sees counts for nothing, since no choice of required cases could see it.
+    """
     cases_by_formats: dict[tuple[str, ...], list[Case]] = {}
     formats_by_golden: dict[str, set[str]] = {}
-    for case in load().cases.values():
+    for case in small_required(load().cases.values()):
         formats_by_golden.setdefault(case.golden_id, set()).update(case.situation.dtypes)
     for case in small_required(cases):
         if case.situation.batch:  # an empty batch shows nothing, and some deviations cannot compute one
@@ -105,4 +111,6 @@ def _cost(case: Case, built: set[tuple[str, str]]) -> float:
     positions = situation.batch * situation.sequence * layer.stack.layers
     checks = len(situation.checks) + positions / _POSITIONS
     builds = sum((layer.layer, dtype) not in built for dtype in situation.dtypes)
-    return checks * (1.0 if layer.family == _ORDINARY else _OTHER_FAMILY) + _NEW_BUILD * builds
+    family = 1.0 if layer.family == _ORDINARY else _OTHER_FAMILY
+    activation = 1.0 if layer.feed_forward.activation == _PLAIN_ACTIVATION else _OTHER_ACTIVATION
+    return checks * family * activation + _NEW_BUILD * builds
