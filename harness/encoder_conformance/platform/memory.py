@@ -9,10 +9,13 @@ stay, that takes a tenth of it.
 import ctypes
 import gc
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 _MMAP_THRESHOLD, _ARENA_MAX = -3, -8
 """`mallopt`'s parameters, as <malloc.h> numbers them. Setting one ends its automatic adjustment."""
 _OBJECTS_BETWEEN_COLLECTIONS = 20_000
+_OBJECTS_OF_AN_IMPORT = 1_000_000
 
 
 def give_large_arrays_back() -> None:
@@ -50,3 +53,14 @@ def collect_from_here() -> None:
     """In an adapter, once its framework is imported (launch.py looks for no cycles until then): among later objects."""
     gc.freeze()
     gc.enable()
+
+
+@contextmanager
+def collecting_seldom() -> Iterator[None]:
+    """While a framework is imported or exports: of the millions of objects that it makes, few are in cycles."""
+    before = gc.get_threshold()
+    gc.set_threshold(_OBJECTS_OF_AN_IMPORT)
+    try:
+        yield
+    finally:
+        gc.set_threshold(*before)

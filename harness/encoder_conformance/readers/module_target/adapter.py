@@ -13,7 +13,7 @@ os.environ.setdefault("HF_HUB_OFFLINE", "1")
 
 from encoder_conformance import Environment, Tensors, serve
 from encoder_conformance.impls.bases.jax_layers.kept_programs import options_of_kept_programs
-from encoder_conformance.platform.memory import give_freed_memory_back
+from encoder_conformance.platform.memory import collecting_seldom, give_freed_memory_back
 from encoder_conformance.protocol.findings import Problem, noted
 from encoder_conformance.protocol.frames import Sendable
 from encoder_conformance.protocol.model_masks import ModelMasks
@@ -236,7 +236,7 @@ class ModuleTarget(ModuleAdapter):
             if key in self.unmade:
                 raise self.unmade[key]
             try:
-                with within(message.get("seconds_to_make")):
+                with within(message.get("seconds_to_make")), collecting_seldom():
                     made = load_target(message["target"], message["arguments"], Path(message["folder"]), supposing)
             except BadTarget as error:
                 self.unmade[key] = error

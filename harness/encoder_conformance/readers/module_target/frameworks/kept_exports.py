@@ -10,6 +10,7 @@ import onnx
 from google.protobuf.message import DecodeError
 
 from encoder_conformance.platform.kept import KeptFiles, digest_of_code
+from encoder_conformance.platform.memory import collecting_seldom
 
 EXPORTS = KeptFiles("exports", room=256 << 20)
 _AT_MOST = 32 << 20
@@ -25,12 +26,14 @@ def recalled_or(
     version of one makes another export.
     """
     if key is None:
-        return export()
+        with collecting_seldom():
+            return export()
     whole = [list(key), made_by(packages)]
     if (content := EXPORTS.get(whole)) is not None:
         with suppress(DecodeError):
             return onnx.load_from_string(content)
-    model = export()
+    with collecting_seldom():
+        model = export()
     if model.ByteSize() <= _AT_MOST:
         EXPORTS.put(whole, model.SerializeToString())
         EXPORTS.forget_oldest()

@@ -1,6 +1,5 @@
 """Exports a function of x on PyTorch to ONNX, so that the graph can be read."""
 
-import gc
 import logging
 import warnings
 from collections.abc import Callable, Iterator
@@ -44,12 +43,8 @@ def exported(
     """Exports a function of x, and of the parameters of `module`. Every node keeps the line of source that it is of."""
     warnings.filterwarnings("ignore", module="torch|copyreg")
     logging.getLogger("torch.onnx").setLevel(logging.ERROR)
-    gc.freeze()  # the exporter makes millions of objects, and the collector looks through all that there are
-    try:
-        alone = _OfFunction(function, module).eval()
-        return _model_of(alone, torch.zeros(x_shape), simplified)
-    finally:
-        gc.unfreeze()
+    alone = _OfFunction(function, module).eval()
+    return _model_of(alone, torch.zeros(x_shape), simplified)
 
 
 @contextmanager
