@@ -50,9 +50,12 @@ def scaled_by(layer: Description) -> float:
 
 
 def norm_places(layer: Description, sublayer: int, number: int = 0) -> list[str]:
-    """Where sub-layer 1 or 2 of layer `number` has a norm: before its body (E-3), after it (E-25), of the sum (E-4). A
-    first norm may be left out (E-24)."""
+    """Where sub-layer 1 or 2 of layer `number` has a norm: before its body (E-3), after it (E-25, E-40), of the sum
+    (E-4). A first norm may be left out (E-24), and one of both sub-layers (E-41) is of neither."""
+    if layer.get("parallel") == "one_norm":
+        return []
     places = {"pre": ["norm_before"], "post": ["norm_of_sum"], "sandwich": ["norm_before", "norm_after"]}
+    places["res_post"] = ["norm_after"]
     lacks_first = (number, sublayer) == (0, 1) and not layer["norm"].get("first", True)
     return [place for place in places[layer["norm"]["placement"]] if not (lacks_first and place == "norm_before")]
 

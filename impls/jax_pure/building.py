@@ -50,7 +50,8 @@ def layer_of(layer: Description, number: int = 0) -> EncoderLayer:
 
     feed_forward = FeedForward(layer["feed_forward"]["activation"], rates["ffn_activation"])
     attention = around(1, "attention", attention_of(layer, number), "attention_output")
-    return EncoderLayer((attention, around(2, "feed_forward", feed_forward, "ffn_output")))
+    both, parallel = (attention, around(2, "feed_forward", feed_forward, "ffn_output")), layer.get("parallel")
+    return EncoderLayer(both, parallel is not None, norm_of(layer) if parallel == "one_norm" else None)
 
 
 def norm_of(layer: Description) -> Norm:

@@ -1,4 +1,5 @@
-"""A Transformer encoder layer, batch first: sub-layers one after the other, as a pure function of its parameters.
+"""A Transformer encoder layer, batch first: sub-layers one after the other, or side by side, as a pure function of its
+parameters.
 
 Sizes and choices are frozen dataclasses, hashable for `jax.jit`. The parameters of a layer are a tree: those of its
 bodies by name (`attention`, `feed_forward`), and those of its norms and gains by number (`norm1`, `norm_after1`,
@@ -35,7 +36,13 @@ class SubLayer:
 
     def __call__(self, params: Tree, number: int, x: Array, masks: Masks, tap: Tap[Array], drop: Drop) -> Array:
         """[B, S, D]. `number` counts the sub-layers of a layer from 1, as stages and norms do."""
-        norm, residual = f"norm{number}", f"residual{number}"
+        norm = f"norm{number}"
+        x = tap(f"residual{number}", x + self.branch(params, number, x, masks, tap, drop))
+        return x if self.norm_of_sum is None else tap(norm, self.norm_of_sum(params[norm], x))
+
+    def branch(self, params: Tree, number: int, x: Array, masks: Masks, tap: Tap[Array], drop: Drop) -> Array:
+        """What is added, [B, S, D]."""
+        norm = f"norm{number}"
         h = x if self.norm_before is None else tap(norm, self.norm_before(params[norm], x))
         h = self.body(params[self.name], h, masks, tap, drop)
         if self.norm_after is not None:
@@ -44,8 +51,7 @@ class SubLayer:
             h = tap(f"{self.output}_scaled", h * params[f"layer_scale{number}"]["gain"])
         if self.weight != 1.0:
             h = self.weight * h
-        x = tap(residual, x + drop(residual, self.dropout, h))
-        return x if self.norm_of_sum is None else tap(norm, self.norm_of_sum(params[norm], x))
+        return drop(f"residual{number}", self.dropout, h)
 
     def sites(self, params: Tree, number: int, x: Array) -> Sites:
         return {**self.body.sites(params[self.name], x), f"residual{number}": (self.dropout, x.shape)}
@@ -53,7 +59,11 @@ class SubLayer:
 
 @dataclass(frozen=True)
 class EncoderLayer:
+    """`parallel`: both sub-layers read x (E-41), by `shared_norm` where it is given."""
+
     sublayers: tuple[SubLayer, ...]
+    parallel: bool = False
+    shared_norm: Norm | None = None
 
     def __call__(
         self, params: Tree, x: Array, masks: Masks = NO_MASKS, tap: Tap[Array] = untapped, key: Array | None = None
@@ -63,6 +73,11 @@ class EncoderLayer:
         drop = undropped if key is None else partial(dropped, drawn_bits(self.sites(params, x), key))
         if masks.needed is not None:
             x = jnp.where(masks.needed[:, :, None], x, 0)
+        if self.parallel:
+            given = x if self.shared_norm is None else tap("norm1", self.shared_norm(params["norm1"], x))
+            for number, sublayer in enumerate(self.sublayers, 1):
+                x = x + sublayer.branch(params, number, given, masks, tap, drop)
+            return tap("output", tap("residual2", x))
         for number, sublayer in enumerate(self.sublayers, 1):
             x = sublayer(params, number, x, masks, tap, drop)
         return tap("output", x)

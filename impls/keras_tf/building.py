@@ -75,7 +75,9 @@ def layer_of(
 
     attention, feed_forward = attention_of(layer, dtype, number, shared), feed_forward_of(layer, dtype)
     sublayers = around(1, attention, "attention_output"), around(2, feed_forward, "ffn_output")
-    return EncoderLayer(*sublayers, name=name, dtype=dtype)
+    parallel = layer.get("parallel")
+    shared_norm = norm_of(layer, dtype, "norm1") if parallel == "one_norm" else None
+    return EncoderLayer(*sublayers, parallel=parallel is not None, shared_norm=shared_norm, name=name, dtype=dtype)
 
 
 def norm_of(layer: Description, dtype: str, name: str) -> layers.Layer:

@@ -1,4 +1,5 @@
-"""A Transformer encoder layer, batch first: sub-layers one after the other, made of Keras layers that are passed in."""
+"""A Transformer encoder layer, batch first: sub-layers one after the other, or side by side, made of Keras layers that
+are passed in."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -40,6 +41,19 @@ class SubLayer:
         training: bool,
     ) -> Tensor:
         """[B, S, D]. `number` counts the sub-layers of a layer from 1, as stages do. x may be x and where it lies."""
+        added = self.branch(x, number, masks, tap, training)
+        x = tap(f"residual{number}", (x[0] if isinstance(x, tuple) else x) + added)
+        return x if self.norm_of_sum is None else tap(f"norm{number}", self.norm_of_sum(x))
+
+    def branch(
+        self,
+        x: Tensor | tuple[Tensor, Tensor],
+        number: int,
+        masks: dict[str, Tensor | None],
+        tap: Tap[Tensor],
+        training: bool,
+    ) -> Tensor:
+        """What is added, [B, S, D]."""
         x, *positions = x if isinstance(x, tuple) else (x,)
         h = x if self.norm_before is None else tap(f"norm{number}", self.norm_before(x))
         given = (h, *positions) if positions and isinstance(self.body, MultiHeadAttention) else h
@@ -48,31 +62,30 @@ class SubLayer:
             h = tap(f"{self.name}_norm", self.norm_after(h))
         if self.gain is not None:
             h = tap(f"{self.name}_scaled", self.gain(h))
-        h = dropped(self.dropout, h if self.weight == 1.0 else self.weight * h, training)
-        x = tap(f"residual{number}", x + h)
-        return x if self.norm_of_sum is None else tap(f"norm{number}", self.norm_of_sum(x))
+        return dropped(self.dropout, h if self.weight == 1.0 else self.weight * h, training)
 
 
 class EncoderLayer(layers.Layer):
     """The sub-layers in the order in which they are given. Their parts are attributes of the layer by their own names:
-    `norm1`, `attention`, `dropout1`, …
+    `norm1`, `attention`, `dropout1`, … `parallel`: both read x (E-41), by `shared_norm` where it is given.
 
     Keras begins with Xavier uniform kernels, biases and shifts of 0, gains of 1.
     """
 
     attention: MultiHeadAttention
 
-    def __init__(self, *sublayers: SubLayer, **kwargs: Any) -> None:
+    def __init__(
+        self, *sublayers: SubLayer, parallel: bool = False, shared_norm: layers.Layer | None = None, **kwargs: Any
+    ) -> None:
         super().__init__(autocast=False, **kwargs)  # else x would be cast before anyone saw its dtype
-        self.sublayers = sublayers
-        for sublayer in sublayers:
-            for part in sublayer.parts:
-                setattr(self, part.name, part)
+        self.sublayers, self.parallel, self.shared_norm = sublayers, parallel, shared_norm
+        self.parts = [part for sublayer in sublayers for part in sublayer.parts]
+        for part in self.parts:
+            setattr(self, part.name, part)
 
     def build(self, shape: Shape) -> None:
-        for sublayer in self.sublayers:
-            for part in sublayer.parts:
-                part.build((*shape[:-1], self.attention.d_model))
+        for part in [*self.parts, *([self.shared_norm] if self.shared_norm is not None else [])]:
+            part.build((*shape[:-1], self.attention.d_model))
 
     def reseed(self, seed: int) -> None:
         """Draw the next pass's dropout from `seed`: each placement from a stream of its own."""
@@ -97,7 +110,16 @@ class EncoderLayer(layers.Layer):
         self.attention.check_fit(x, attention_mask)
         if valid is not None and attention_mask is not None:
             x = ops.where(ops.expand_dims(self.attention.softmax.needed(valid, attention_mask), -1), x, 0.0)
+        masks = {"attention_mask": attention_mask, "bias": bias}
+
+        def located(h: Tensor) -> Tensor | tuple[Tensor, Tensor]:
+            return h if positions is None else (h, positions)
+
+        if self.parallel:
+            given = x if self.shared_norm is None else tap("norm1", self.shared_norm(x))
+            for number, sublayer in enumerate(self.sublayers, 1):
+                x = x + sublayer.branch(located(given), number, masks, tap, training)
+            return tap("output", tap("residual2", x))
         for number, sublayer in enumerate(self.sublayers, 1):
-            masks = {"attention_mask": attention_mask, "bias": bias}
-            x = sublayer(x if positions is None else (x, positions), number, masks, tap, training)
+            x = sublayer(located(x), number, masks, tap, training)
         return tap("output", x)

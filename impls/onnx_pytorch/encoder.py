@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from encoder_conformance import Tensors, stack_of
 from encoder_conformance.impls.bases.onnx_model.contract import input_names
 from encoder_conformance.impls.pytorch.adapter import PARAMETERS
-from encoder_conformance.impls.pytorch.building import stack_parts, sublayers
+from encoder_conformance.impls.pytorch.building import layer_parts, stack_parts
 from encoder_conformance.impls.pytorch.encoder import EncoderLayer
 from encoder_conformance.impls.pytorch.stack import Encoder
 
@@ -86,7 +86,7 @@ def export(layer: Mapping[str, Any], parameters: Tensors, dtype: str, opset: int
 
 def staged(layer: Mapping[str, Any], parameters: Tensors, dtype: str) -> StagedEncoderLayer | StagedEncoder:
     """The layer or stack with these parameters, in eval mode."""
-    encoder = StagedEncoder(**stack_parts(layer)) if stack_of(layer) else StagedEncoderLayer(**sublayers(layer))
+    encoder = StagedEncoder(**stack_parts(layer)) if stack_of(layer) else StagedEncoderLayer(**layer_parts(layer))
     own = PARAMETERS.to_own(parameters, layer)
     encoder.to(getattr(torch, dtype)).load_state_dict({name: torch.tensor(value) for name, value in own.items()})
     return encoder.eval()

@@ -23,7 +23,7 @@ EPSILON = torch.tensor(1e-5, dtype=torch.float32).item()  # L-2: a float32 numbe
 def encoder_of(layer: Description) -> Encoder | EncoderLayer | CrossAttention:
     if layer["part"] == "attention":
         return CrossAttention(attention_of(layer))
-    return Encoder(**stack_parts(layer)) if stack_of(layer) else EncoderLayer(**sublayers(layer))
+    return Encoder(**stack_parts(layer)) if stack_of(layer) else EncoderLayer(**layer_parts(layer))
 
 
 def stack_parts(layer: Description) -> dict[str, Any]:
@@ -32,7 +32,7 @@ def stack_parts(layer: Description) -> dict[str, Any]:
     if layer["embedding"]:
         parts["embedding"] = embedding_of(layer)
     shared = position_bias_of(layer["attention"]) if stack.get("shared_position_bias") else None  # E-34
-    parts["layers"] = [EncoderLayer(**sublayers(layer, number, shared)) for number in range(stack["layers"])]
+    parts["layers"] = [EncoderLayer(**layer_parts(layer, number, shared)) for number in range(stack["layers"])]
     parts["norm"] = norm_of(layer) if stack["final_norm"] else None
     return parts
 
@@ -54,7 +54,7 @@ def embedding_of(layer: Description) -> Embedding:
     return Embedding(nn.Dropout(layer["dropout"]["embedded"]), **parts)
 
 
-def sublayers(layer: Description, number: int = 0, shared: PositionBias | None = None) -> dict[str, SubLayer]:
+def layer_parts(layer: Description, number: int = 0, shared: PositionBias | None = None) -> dict[str, Any]:
     """The arguments of EncoderLayer. `number`: the layer's in a stack, from 0. `shared`: the bias of all its layers."""
     rates, weight = layer["dropout"], layer.get("residual_scale")
 
@@ -63,7 +63,10 @@ def sublayers(layer: Description, number: int = 0, shared: PositionBias | None =
         gain = nn.Parameter(torch.ones(layer["d_model"])) if name in layer.get("layer_scale", ()) else None
         return SubLayer(output, body, nn.Dropout(rates[output]), **norms, gain=gain, weight=weight)
 
+    parallel = layer.get("parallel")
     return {
+        "parallel": parallel is not None,
+        "shared_norm": norm_of(layer) if parallel == "one_norm" else None,
         "attention": around(1, "attention", attention_of(layer, number, shared), "attention_output"),
         "feed_forward": around(2, "feed_forward", feed_forward_of(layer), "ffn_output"),
     }

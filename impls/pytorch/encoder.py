@@ -1,4 +1,5 @@
-"""A Transformer encoder layer, batch first: sub-layers one after the other, made of parts that are passed in."""
+"""A Transformer encoder layer, batch first: sub-layers one after the other, or side by side, made of parts that are
+passed in."""
 
 from dataclasses import dataclass
 
@@ -26,6 +27,11 @@ class SubLayer:
 
     def __call__(self, x: Tensor, number: int, masks: Masks, tap: Tap[Tensor]) -> Tensor:
         """[B, S, D]. `number` counts the sub-layers of a layer from 1, as stages do."""
+        x = tap(f"residual{number}", x + self.branch(x, number, masks, tap))
+        return x if self.norm_of_sum is None else tap(f"norm{number}", self.norm_of_sum(x))
+
+    def branch(self, x: Tensor, number: int, masks: Masks, tap: Tap[Tensor]) -> Tensor:
+        """What is added, [B, S, D]."""
         h = x if self.norm_before is None else tap(f"norm{number}", self.norm_before(x))
         h = self.body(h, masks, tap)
         if self.norm_after is not None:
@@ -34,29 +40,30 @@ class SubLayer:
             h = tap(f"{self.name}_scaled", h * self.gain)
         if self.weight is not None:
             h = h * h.new_tensor(self.weight)
-        h = self.dropout(h)
-        x = tap(f"residual{number}", x + h)
-        return x if self.norm_of_sum is None else tap(f"norm{number}", self.norm_of_sum(x))
+        return self.dropout(h)
 
 
 class EncoderLayer(nn.Module):
     """The sub-layers in the order in which they are given: `EncoderLayer(attention=…, feed_forward=…)`. Bodies are
-    parts of the layer by these names; norms and dropouts by their numbers, `norm1` and `dropout1`.
+    parts of the layer by these names; norms and dropouts by their numbers, `norm1` and `dropout1`. `parallel`: both
+    read x (E-41), by `shared_norm` where it is given.
 
     Weights begin as Xavier uniform, biases and shifts as 0, gains as 1.
     """
 
     attention: MultiHeadAttention
 
-    def __init__(self, **sublayers: SubLayer) -> None:
+    def __init__(self, *, parallel: bool = False, shared_norm: nn.Module | None = None, **sublayers: SubLayer) -> None:
         super().__init__()
-        self.sublayers = tuple(sublayers.values())
+        self.sublayers, self.parallel, self.shares_norm = tuple(sublayers.values()), parallel, shared_norm is not None
         for number, (name, sublayer) in enumerate(sublayers.items(), 1):
             self.add_module(f"norm{number}", sublayer.norm_before or sublayer.norm_of_sum)
             self.add_module(f"norm_after{number}", sublayer.norm_after)
             self.register_parameter(f"gain{number}", sublayer.gain)
             self.add_module(name, sublayer.body)
             self.add_module(f"dropout{number}", sublayer.dropout)
+        if shared_norm is not None:
+            self.norm1 = shared_norm
         self.apply(initialise)
 
     def forward(
@@ -74,9 +81,19 @@ class EncoderLayer(nn.Module):
         self.attention.check_fit(x, mask)
         if valid is not None and mask is not None:
             x = x.masked_fill(~self.attention.softmax.needed(valid, mask).unsqueeze(-1), 0.0)
+        masks = Masks(mask, bias, positions)
+        if self.parallel:
+            return tap("output", self.side_by_side(x, masks, tap))
         for number, sublayer in enumerate(self.sublayers, 1):
-            x = sublayer(x, number, Masks(mask, bias, positions), tap)
+            x = sublayer(x, number, masks, tap)
         return tap("output", x)
+
+    def side_by_side(self, x: Tensor, masks: Masks, tap: Tap[Tensor]) -> Tensor:
+        """x [B, S, D] and what each sub-layer makes of it (E-41)."""
+        given = tap("norm1", self.norm1(x)) if self.shares_norm else x
+        for number, sublayer in enumerate(self.sublayers, 1):
+            x = x + sublayer.branch(given, number, masks, tap)
+        return tap("residual2", x)
 
 
 def initialise(module: nn.Module) -> None:

@@ -8,7 +8,7 @@ import equinox as eqx
 import flax.linen as linen
 import jax
 import jax.numpy as jnp
-from bare_jax import layer, parameters
+from bare_jax import Nnx, layer, parameters
 from flax import nnx
 from jax.sharding import AxisType, PartitionSpec, reshard
 
@@ -447,3 +447,11 @@ class NarrowGelu(nnx.Module):
     def __call__(self, x: jax.Array) -> jax.Array:
         x = x + self.attention(self.norm1(x))
         return x + self.down(jax.nn.gelu(self.up(self.norm2(x))))
+
+
+class ResPost(Nnx):
+    """Its norms stand after its sub-layers alone."""
+
+    def __call__(self, x: jax.Array, mask: jax.Array | None = None) -> jax.Array:
+        x = x + self.norm1(self.dropout(self.attention(x, mask=mask)))
+        return x + self.norm2(self.down(self.activation(self.up(x))))

@@ -403,3 +403,13 @@ class RaisesInAPart(keras.layers.Layer):
 
     def call(self, x: Any) -> Any:
         return x + self.part(x)
+
+
+class Parallel(bare.Block):
+    """Both sub-layers read x, by a norm each."""
+
+    def call(self, x: Any, mask: Any = None, training: bool | None = None) -> Any:
+        y = self.norm1(x)
+        mask = None if mask is None else mask[:, None, :]
+        attended = self.dropout(self.attention(y, y, attention_mask=mask), training=training)
+        return attended + self.down(self.up(self.norm2(x))) + x

@@ -52,7 +52,7 @@ def refused(*said: str) -> Due:
     return Due(2, said, ("This is a correct", "This layer is wrong"))
 
 
-SIDE_BY_SIDE = "attention and the feed-forward network stand side by side", "cases_steps.py:"
+SIDE_BY_SIDE = ("side by side, and not as x + attention(norm(x)) + feed_forward(norm(x)) (E-41)",)
 EXPERTS = "it chooses among experts;", "cases_steps.py:"
 BATCH = "it norms each feature over a batch (BatchNorm)", "cases_steps.py:"
 CONVOLUTION = "there is a convolution in it", "cases_steps.py:"
@@ -429,6 +429,20 @@ DUE: dict[str, dict[str, Due]] = {
         "DividedBehind": refused("attention's weights are divided by their sum after the product with the values"),
         "OneMoreInTheSum": beyond("as of a sigmoid, a ReLU, or a softmax whose sum has a term more"),
     },
+    "cases_arranged": {
+        "ResPostOfRMS": right("res-post-norm", "rms_norm"),
+        "StackOfResPost": right("res-post-norm", "3 layers"),
+        "ResPostWithoutItsSecondNorm": refused(
+            "a norm is missing, or another function stands in its place", "no norm as ffn_output_norm", "--layer"
+        ),
+        "GatedParallel": right("parallel sub-layers with one norm, gated, rope", "change nothing in the layer"),
+        "StackOfParallel": right("parallel sub-layers with one norm, gated, rope", "3 layers, final norm"),
+        "ParallelAndScaled": right("parallel sub-layers with two norms, branches times 0.5"),
+        "ParallelWithoutX": beyond(*SIDE_BY_SIDE),
+        "ParallelNetworkOfX": refused("a norm is missing", "no norm as norm2", "--layer"),
+        "ParallelThenNormed": beyond(*SIDE_BY_SIDE),
+        "ParallelHeadsNotTransposed": refused("heads are put together without a transpose", "cases_arranged.py:"),
+    },
     "cases_steps": {
         "HalfANetworkFirst": without(
             "without attention", "it has more residual sums than the two of a layer", "cases_steps.py:"
@@ -443,9 +457,9 @@ DUE: dict[str, dict[str, Due]] = {
         "LayerScale": right("layer scale of attention and feed_forward"),
         "LayerScaleInModules": right("layer scale of attention and feed_forward"),
         "LayerScaleOfOne": right("layer scale of feed_forward"),
-        "Parallel": beyond(*SIDE_BY_SIDE),
-        "ParallelOfOneNorm": beyond(*SIDE_BY_SIDE),
-        "ParallelRMS": beyond(*SIDE_BY_SIDE),
+        "Parallel": right("pre-norm", "parallel sub-layers with two norms"),
+        "ParallelOfOneNorm": right("pre-norm", "parallel sub-layers with one norm"),
+        "ParallelRMS": right("pre-norm", "parallel sub-layers with two norms", "rms_norm"),
         "Cross": refused(*DECODER, "cases_steps.py:"),
         "decoder_of_pytorch": refused(*DECODER),
         "CrossIfAsked": Due(0, ("memory was not given, and changes the output", "asked without memory"), ("✗",)),
@@ -564,7 +578,7 @@ DUE: dict[str, dict[str, Due]] = {
         "LacksItsNetwork": Due(2, ("has no attribute 'of_text'",), ("it is attention without",)),
         "TurnedByTheirTables": right("rope θ 10000 interleaved", "[batch, sequence, d_head], each twice in a row"),
         "ExpertsAlone": Due(2, ("it chooses among experts",), ("an item of the batch changes another",)),
-        "SummedBeforeTheSkip": beyond("attention and the feed-forward network stand side by side", "cases_pool.py:"),
+        "SummedBeforeTheSkip": right("pre-norm", "parallel sub-layers with two norms"),
         "ShapesLeftOut": refused("it needs mask, shapes beside x", "not iterable", "--with shapes=VALUE"),
         "BlocksLeftOut": refused("it takes no x without blocks", "must be Tensor, not NoneType", "--with blocks=VALUE"),
         "AttendsToAKey": right("pre-norm", "it is called with key: x again", masks=False),
@@ -591,9 +605,7 @@ DUE: dict[str, dict[str, Due]] = {
         ),
         "GatedNetworkAlone": beyond("it is a feed-forward network without attention before it", "cases_pool.py:"),
         "GroupsOfFeatures": beyond("other weights for each group of features", "weights [2, 8, 8]", "cases_pool.py:"),
-        "NormsOfOneFile": beyond(
-            "its norms stand at the end of each branch alone", "self.norm1(self.attend(x, ignore))"
-        ),
+        "NormsOfOneFile": right("res-post-norm"),
         "OfPairs": refused(
             "it needs pairs beside x, and with None it fails", "not enough values to unpack", "--with pairs=VALUE"
         ),
@@ -677,7 +689,7 @@ DUE: dict[str, dict[str, Due]] = {
         ),
         "QueriesHeadByHead": right("1 head of key and value", "H = 2", "16 of 16 parameters"),
         "Pooled": refused("it takes x and gives nothing of its shape: it returns [3, 16], and x is [3, 5, 16]"),
-        "BranchNorms": beyond("its norms stand at the end of each branch alone", *STRANGERS),
+        "BranchNorms": right("res-post-norm"),
         "ScaledSkip": beyond("a residual sum multiplies what skips the sub-layer", "by 1.5 in", *STRANGERS),
         "SkipTwice": refused("a residual sum adds twice what skips the sub-layer", "pass --layer NAME", *STRANGERS),
         "SkipsNormed": beyond("what skips is normed by norm1 and norm2", *STRANGERS),
@@ -692,7 +704,7 @@ DUE: dict[str, dict[str, Due]] = {
         "CosineAttention": beyond("the scores of each head are multiplied by a number of its own", *STRANGERS),
         "NormInNetwork": beyond("a norm (layer_norm) after ffn_activation", *STRANGERS),
         "GainOfEachHead": beyond("query and key are normed with a gain for each head", *STRANGERS),
-        "ParallelOfOneMap": beyond("attention and the feed-forward network stand side by side", *STRANGERS),
+        "ParallelOfOneMap": right("pre-norm", "parallel sub-layers with one norm"),
         "Modulated": beyond("c: numbers of each item, float32", "adaptive norms", "norm1.gain", *STRANGERS),
         "InBlocks": beyond("its scores are of fewer keys than there are positions", *STRANGERS),
         "TableOfPlaces": beyond("numbers of query's and key's places are added to the scores", *STRANGERS),
@@ -865,6 +877,7 @@ DUE: dict[str, dict[str, Due]] = {
         "that_was_split": Due(0, ("This is a correct pre-norm",), ("no module of",)),
     },
     "cases_jax": {
+        "ResPost": Due(0, ("This is a correct res-post-norm",), ("✗",)),
         "InAPair": Due(0, ("x is the first of a tuple of 2", "with item 1 of inputs"), ("cannot be initialised",)),
         "InABatch": Due(0, ("x is 'nodes' of a mapping", "with mask and without"), ("cannot be initialised",)),
         "of_its_parameters": Due(0, ("This is a correct post-norm",), ("no module of",)),
@@ -928,6 +941,7 @@ DUE: dict[str, dict[str, Due]] = {
         "of_no_sum": refused("layers_in_graph", "residual1 is missing"),
     },
     "cases_keras": {
+        "Parallel": Due(0, ("This is a correct pre-norm", "parallel sub-layers with two norms"), ("✗",)),
         "OfIds": layers("it takes ids as ids", "mask (true = attend) hides what it flags at the model's outputs"),
         "OfIdsNotHandedOn": layers("it takes ids as ids", "mask is taken, and changes nothing that the model gives"),
         "DropsOneBranchAlone": Due(
@@ -1142,6 +1156,11 @@ def test_what_is_due_is_said(conform: Callable, tmp_path: Path, file: str, name:
         ("cases_blocks.py:SoftmaxOverNrHeads", "post-relu", "(softmax-over-heads"),
         ("cases_strangers.py:MergedByReshapeOfEachHeadsThree", "pre-gelu", "(heads-by-reshape-at-merge"),
         ("cases_steps.py:Annotated", "pre-gelu", "(norm-unbiased-eps-outside-root)"),
+        ("cases_arranged.py:ParallelHeadsNotTransposed", "pre-parallel", "(heads-by-reshape-at-merge"),
+        ("cases_arranged.py:ParallelNetworkOfX", "pre-parallel", "(norm2-skipped"),
+        ("cases_arranged.py:ResPostWithoutItsSecondNorm", "res-post", "(sandwich-after-ffn-missing"),
+        ("cases_steps.py:Parallel", "pre-gelu", "(network-beside-attention"),
+        ("cases_plain.py:Plain", "pre-parallel", "(network-after-attention"),
         ("cases_blocks.py:OneSumAndAnotherEpsilon", "post-relu", "comes near with residual2-missing"),
         ("cases_blocks.py:OneSumAndAnotherEpsilon", "post-relu", "stands alone (residual2-missing)"),
     ],

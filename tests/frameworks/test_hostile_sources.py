@@ -17,7 +17,7 @@ D = 16
 
 
 class Parallel(nn.Module):
-    """Attention and a gated network side by side, which no layer of the specification is."""
+    """Attention and a gated network side by side, their sum normed, which no layer of the specification is."""
 
     def __init__(self, kind="", seed=0):
         super().__init__()
@@ -27,11 +27,11 @@ class Parallel(nn.Module):
         self.up, self.down = nn.Linear(D, 64), nn.Linear(32, D)
 
     def layer(self, x, mask):
-        h = self.norm(x)
-        q, k, v = (t.unflatten(-1, (2, 8)).transpose(1, 2) for t in self.qkv(h).chunk(3, -1))
+        q, k, v = (t.unflatten(-1, (2, 8)).transpose(1, 2) for t in self.qkv(x).chunk(3, -1))
         s = (q @ k.transpose(-1, -2) / 8**0.5).masked_fill(~mask[:, None, None], torch.finfo(x.dtype).min)
-        a, b = self.up(h).chunk(2, -1)
-        return x + self.o((s.softmax(-1) @ v).transpose(1, 2).flatten(2)) + self.down(nn.functional.silu(a) * b)
+        a, b = self.up(x).chunk(2, -1)
+        attended = self.o((s.softmax(-1) @ v).transpose(1, 2).flatten(2))
+        return self.norm(x + attended + self.down(nn.functional.silu(a) * b))
 
     def forward(self, x, mask):
         if self.kind == "narrow" and x.dtype == torch.float64:

@@ -124,14 +124,14 @@ def test_sizes_and_choices_that_do_not_fit() -> None:
 def test_a_third_sub_layer_is_one_more_in_the_list_and_a_norm_that_is_not_passed_in_is_not_there() -> None:
     import torch
 
-    from encoder_conformance.impls.pytorch.building import feed_forward_of, sublayers
+    from encoder_conformance.impls.pytorch.building import feed_forward_of, layer_parts
     from encoder_conformance.impls.pytorch.encoder import EncoderLayer, SubLayer
     from encoder_conformance.spec.load import load
 
     layer = load().layers["post-gelu"].model_dump(mode="json")
     bare = SubLayer("last", feed_forward_of(layer), torch.nn.Dropout(0.0))
-    encoder = EncoderLayer(**sublayers(layer), last=bare).eval()
-    first_two = EncoderLayer(**sublayers(layer)).eval()
+    encoder = EncoderLayer(**layer_parts(layer), last=bare).eval()
+    first_two = EncoderLayer(**layer_parts(layer)).eval()
     first_two.load_state_dict({name: value for name, value in encoder.state_dict().items() if "last" not in name})
     shown: dict[str, torch.Tensor] = {}
 
@@ -211,13 +211,13 @@ def test_checkpointing_keeps_less_for_the_way_back() -> None:
     import torch
     from torch.utils.checkpoint import checkpoint
 
-    from encoder_conformance.impls.pytorch.building import sublayers
+    from encoder_conformance.impls.pytorch.building import layer_parts
     from encoder_conformance.impls.pytorch.encoder import EncoderLayer
     from encoder_conformance.impls.pytorch.stack import Encoder
     from encoder_conformance.spec.load import load
 
     layer = load().layers["pre-gelu-dropout"].model_dump(mode="json")
-    encoder, *layers = (EncoderLayer(**sublayers(layer)) for _ in range(4))
+    encoder, *layers = (EncoderLayer(**layer_parts(layer)) for _ in range(4))
     stack = Encoder(layers)
     x = torch.randn(2, 10, 24, requires_grad=True)
     plain = kept_for_backward(encoder, x, encoder.parameters())

@@ -662,7 +662,7 @@ def test_the_command(conform: Callable[..., Any], tmp_path: Path) -> None:
 
 ADDITIONS = (
     "pre-rope-gated", "post-rope-interleaved", "pre-buckets", "sandwich-window", "pre-layer-scale",
-    "pre-window-shiftless", "pre-qk-norm-capped",
+    "pre-window-shiftless", "pre-qk-norm-capped", "res-post", "pre-parallel", "pre-parallel-one-norm",
 )  # fmt: skip
 
 

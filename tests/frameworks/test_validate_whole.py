@@ -24,7 +24,7 @@ from torch.nn import functional as F
 
 
 class Parallel(nn.Module):
-    """Attention and a gated network side by side, which no layer of the specification is."""
+    """Attention and a gated network side by side, their sum normed, which no layer of the specification is."""
 
     def __init__(self, offset=0, times=1.0, gate=F.silu, noisy=False, masked=True):
         super().__init__()
@@ -36,13 +36,12 @@ class Parallel(nn.Module):
 
     def forward(self, ids, attention_mask):
         x = self.words(ids) + self.places(torch.arange(ids.shape[1]) + self.offset)
-        h = self.norm(x)
-        q, k, v = (t.unflatten(-1, (2, 8)).transpose(1, 2) for t in self.qkv(h).chunk(3, -1))
+        q, k, v = (t.unflatten(-1, (2, 8)).transpose(1, 2) for t in self.qkv(x).chunk(3, -1))
         s = self.times * q @ k.transpose(-1, -2) / 8**0.5
         hidden = (attention_mask if self.masked else attention_mask + 1)[:, None, None] == 0
         s = s.masked_fill(hidden, torch.finfo(s.dtype).min)
-        a, b = self.up(h).chunk(2, -1)
-        y = x + self.o((s.softmax(-1) @ v).transpose(1, 2).flatten(2)) + self.down(self.gate(a) * b)
+        a, b = self.up(x).chunk(2, -1)
+        y = self.norm(x + self.o((s.softmax(-1) @ v).transpose(1, 2).flatten(2)) + self.down(self.gate(a) * b))
         return y + 1e-3 * torch.randn_like(y) if self.noisy else (y, y[:, 0])
 
 

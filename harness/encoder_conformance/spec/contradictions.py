@@ -200,10 +200,10 @@ CONTRADICTIONS = (
         Contradiction(
             "part",
             key,
-            lambda part, chosen: part == "attention" and chosen not in ((), 1.0),
+            lambda part, chosen: part == "attention" and chosen not in ((), 1.0, None),
             "attention alone has no residual sum (E-17)",
         )
-        for key in ("layer_scale", "residual_scale")
+        for key in ("layer_scale", "residual_scale", "parallel")
     ),
     Contradiction(
         "norm.shift",
@@ -214,8 +214,20 @@ CONTRADICTIONS = (
     Contradiction(
         "norm.first",
         "norm.placement",
-        lambda first, placement: not first and placement == "post",
+        lambda first, placement: not first and placement in ("post", "res_post"),
         "no norm stands before the first sub-layer (E-3)",
+    ),
+    Contradiction(
+        "parallel",
+        "norm.placement",
+        lambda parallel, placement: parallel is not None and placement != "pre",
+        "sub-layers that both read x have their norms before them (E-41)",
+    ),
+    Contradiction(
+        "parallel",
+        "norm.first",
+        lambda parallel, first: parallel is not None and not first,
+        "sub-layers that both read x have their norms before them (E-41)",
     ),
     Contradiction(
         "feed_forward.gate_bias",

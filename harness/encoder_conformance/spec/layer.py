@@ -16,7 +16,8 @@ from encoder_conformance.spec.plan import OWN_BIAS, has_bias, scaled_by
 from encoder_conformance.spec.strict import ClauseId, Identifier, Link, Sentence, Strict
 
 Part = Literal["encoder_layer", "attention"]
-Placement = Literal["pre", "post", "sandwich"]
+Placement = Literal["pre", "post", "sandwich", "res_post"]
+Parallel = Literal["one_norm", "two_norms"]
 NormKind = Literal["layer_norm", "rms_norm"]
 Projections = Literal["full", "shared_by_heads"]
 FullyMaskedRow = Literal["unspecified", "zero", "uniform", "nan"]
@@ -27,6 +28,7 @@ Addition = Literal[
     "quick_gelu", "biases", "gated", "layer_scale", "norm_shift", "first_norm", "sandwich", "residual_scale", "scale",
     "head_dim", "kv_heads", "qk_norm", "rope", "position_bias", "window", "softcap", "global_layers",
     "shared_position_bias", "embedding_scale", "token_types", "learned_positions", "embedding_norm", "embedded_input",
+    "res_post", "parallel",
 ]  # fmt: skip
 
 
@@ -44,12 +46,18 @@ Factor = Annotated[float, Field(gt=0, lt=1e6)]
 
 class Norm(Strict):
     placement: Placement = Field(
-        description="before each sub-layer, after each residual sum, or before and after each sub-layer (clause E-25)"
+        description="before each sub-layer, after each residual sum, before and after each sub-layer (clause E-25), "
+        "or after each sub-layer alone (clause E-40)"
     )
     kind: NormKind = Field(description="clause E-1, or clause E-9, which has no shift")
     epsilon: Epsilon = Field(description="added under the root; rounded to float32 (clause L-2)")
     shift: bool = plain(True, "whether a LayerNorm has a shift (clause E-21)")
     first: bool = plain(True, "whether the very first sub-layer, of layer 0, has a norm before it (clause E-24)")
+
+    @property
+    def placed(self) -> str:
+        """`pre-norm`, `res-post-norm`: the placement as it is called."""
+        return f"{self.placement.replace('_', '-')}-norm"
 
 
 MaskedScore = Literal["minus_infinity"] | Annotated[float, Field(lt=-1e4, gt=-1e38)]
@@ -233,6 +241,11 @@ class Layer(Strict):
         (), "the sub-layers whose output is multiplied by a gain of its own before the sum (clause E-31)"
     )
     residual_scale: Factor = plain(1.0, "what a sub-layer adds to the residual sum is multiplied by this (clause E-29)")
+    parallel: Parallel | None = plain(
+        None,
+        "the norms before the sub-layers where both read x: one that both share, or one each (clause E-41); null: the "
+        "feed-forward network follows attention",
+    )
     dropout: Dropout
     stack: Stack
     embedding: Embedding | None
@@ -371,5 +384,7 @@ ADDITIONS: Mapping[Addition, Callable[[Layer], bool]] = {
     "learned_positions": _embeds(lambda embedding: embedding.positions == "learned"),
     "embedding_norm": _embeds(lambda embedding: embedding.norm),
     "embedded_input": _embeds(lambda embedding: embedding.vocabulary is None),
+    "res_post": lambda layer: layer.norm.placement == "res_post",
+    "parallel": lambda layer: layer.parallel is not None,
 }
 """What the language was extended by → whether a layer uses it (L-7)."""

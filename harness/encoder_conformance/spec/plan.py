@@ -55,7 +55,7 @@ class Step:
 
 @lru_cache(maxsize=512)
 def plan(layer: "Layer", number: int = 0) -> tuple[Step, ...]:
-    """The steps of one encoder layer, from x to output (E-3, E-4), or of attention alone (E-17).
+    """The steps of one encoder layer, from x to output (E-3, E-4, E-41), or of attention alone (E-17).
 
     `number`: the layer's in a stack, from 0.
     """
@@ -73,32 +73,39 @@ def _steps(layer: "Layer", number: int) -> Iterator[Step]:
         yield from _attention(layer, "x", "memory")
         yield Step("output", "same", ("attention_output",), "B S D")
         return
-    post, x = layer.norm.placement == "post", "x"
-    attention = partial(_attention, number=number)
+    placement, x, given, attention = layer.norm.placement, "x", "x", partial(_attention, number=number)
     for place, sublayer, branch in ((1, attention, "attention_output"), (2, _feed_forward, "ffn_output")):
-        given, total, norm = x, f"residual{place}", f"norm{place}"
-        if not post and (layer.norm.first is not False or (number, place) != (0, 1)):
-            yield _norm(layer, norm, x)
-            given = norm
+        total, norm = f"residual{place}", f"norm{place}"
+        if place == 1 or layer.parallel != "one_norm":
+            given = x if layer.parallel is None else "x"
+            if placement in _NORMS_BEFORE and (layer.norm.first is not False or (number, place) != (0, 1)):
+                yield _norm(layer, norm, given)
+                given = norm
         yield from sublayer(layer, given)
         for step in _after_branch(layer, place, x, branch):
             yield step
             branch = step.makes
-        yield Step(total, "sum", (x, branch), "B S D", beside={"normed": given, "first": "x"})
+        shown, beside = layer.parallel is None or place == 2, {"normed": given, "first": "x"}
+        yield Step(total, "sum", (x, branch), "B S D", beside=beside, shown=shown)
         x = total
-        if post:
+        if placement == "post":
             yield _norm(layer, norm, total)
             x = norm
-    yield Step("output", "same", (x,), "B S D") if post else _end(layer, x, "end", "norm2", "final_norm")
+    last = "ffn_output_norm" if placement == "res_post" else "norm1" if layer.parallel == "one_norm" else "norm2"
+    yield Step("output", "same", (x,), "B S D") if placement == "post" else _end(layer, x, "end", last, "final_norm")
+
+
+_NORMS_BEFORE, _NORMS_AFTER = ("pre", "sandwich"), ("sandwich", "res_post")
+"""The placements with a norm before each sub-layer (E-3, E-25), and with one after it (E-25, E-40)."""
 
 
 def _after_branch(layer: "Layer", place: int, skip: str, branch: str) -> Iterator[Step]:
-    """What becomes of a sub-layer's output before its residual sum: a norm (E-25), a gain (E-31), a factor (E-29).
+    """A sub-layer's output up to its residual sum: a norm of it (E-25, E-40), a gain (E-31), a factor (E-29).
 
     `skip`: what it is added to there.
     """
     x, beside = branch, {"skip": skip}
-    if layer.norm.placement == "sandwich":
+    if layer.norm.placement in _NORMS_AFTER:
         yield _norm(layer, f"{branch}_norm", x)
         x = f"{branch}_norm"
     if ("attention", "feed_forward")[place - 1] in (layer.layer_scale or ()):

@@ -70,6 +70,7 @@ CHOICES = (
     ComparedChoice("attention.qk_norm", lambda layer: _norm_of(layer.attention.qk_norm)),
     ComparedChoice("layer_scale", lambda layer: " and ".join(layer.layer_scale) or "none"),
     ComparedChoice("residual_scale", lambda layer: "none" if layer.residual_scale == 1.0 else "given"),
+    ComparedChoice("parallel", lambda layer: layer.parallel or "none"),
 )
 """What is compared with published encoders: no sizes, and of a rotation and a window no number, as depth and
 checkpoints have their own."""
@@ -213,9 +214,9 @@ def _unusual_norm(layer: Layer, kin: Sequence[Kin], every: Sequence[Kin]) -> Ite
     if not kin:
         families: dict[str, str] = {}
         for each in every:
-            families.setdefault(f"{each.layer.norm.placement}-norm {each.layer.norm.kind}", each.encoder.encoder)
+            families.setdefault(f"{each.layer.norm.placed} {each.layer.norm.kind}", each.encoder.encoder)
         usual = ", ".join(f"{name} ({who})" for name, who in sorted(families.items()))
-        yield _no_encoder_has("norm", f"{own.placement}-norm {own.kind}", usual)
+        yield _no_encoder_has("norm", f"{own.placed} {own.kind}", usual)
     elif not any(_is_near(own.epsilon, each.layer.norm.epsilon) for each in kin):
         having: dict[str, dict[str, None]] = {}
         for each in kin:
@@ -224,7 +225,7 @@ def _unusual_norm(layer: Layer, kin: Sequence[Kin], every: Sequence[Kin]) -> Ite
         usual += "".join(
             f"; {own.epsilon:.6g} is {whose}" for value, whose in _DEFAULTS if _is_near(own.epsilon, value)
         )
-        yield _no_encoder_has("norm.epsilon", f"{own.epsilon:.6g} in a {own.placement}-norm {own.kind}", usual)
+        yield _no_encoder_has("norm.epsilon", f"{own.epsilon:.6g} in a {own.placed} {own.kind}", usual)
 
 
 def _unusual_scale(layer: Layer, every: Sequence[Kin]) -> Iterator[Unusual]:
@@ -317,7 +318,7 @@ _DESCRIBED = ("norm.placement", "norm.kind", "norm.epsilon")
 
 
 def _described(layer: Layer) -> str:
-    return f"{layer.norm.placement}-norm {layer.norm.kind} ε {layer.norm.epsilon:.6g}"
+    return f"{layer.norm.placed} {layer.norm.kind} ε {layer.norm.epsilon:.6g}"
 
 
 def _names(names: Iterable[str]) -> str:

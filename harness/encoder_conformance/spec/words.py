@@ -11,7 +11,7 @@ _MOST_NAMED = 4
 def choices(layer: Layer) -> Iterator[str]:
     """`post-norm layer_norm ε 1e-12`, `gelu`, `scores over √head_dim`, `all biases`, and `more_choices`."""
     attention, norm = layer.attention, layer.norm
-    yield f"{norm.placement}-norm {norm.kind} ε {norm.epsilon:.6g}"
+    yield f"{norm.placed} {norm.kind} ε {norm.epsilon:.6g}"
     yield layer.feed_forward.activation
     yield f"scores over √{attention.scale if isinstance(attention.scale, str) else f'{attention.scale:g}'}"
     yield _biases(layer)
@@ -33,7 +33,9 @@ def _biases(layer: Layer) -> str:
 
 def more_choices(layer: Layer) -> Iterator[str]:
     """`gated`, `rope θ 10000 halves`, `window 64 before and 64 after` and so on: what a layer need not choose (clauses
-    E-19 to E-32)."""
+    E-19 to E-32, E-41)."""
+    if layer.parallel is not None:
+        yield f"parallel sub-layers with {layer.parallel.replace('_', ' ')}"
     if layer.feed_forward.gated:
         yield "gated"
     yield from _of_norms(layer)

@@ -30,14 +30,18 @@ CASES = [case for name, case in load().cases.items() if name.endswith("-16-bit")
 
 
 class Rounding(Arithmetic):
-    """Each result rounded to a narrow format, sums kept in float32 and rounded once, as frameworks do."""
+    """Each result rounded to a narrow format, sums kept in float32 and rounded once, as frameworks do.
+
+    What is below the format's normal numbers is kept in float32, too: they square what they norm inside of that.
+    """
 
     def __init__(self, narrow: type) -> None:
         super().__init__(np.float32)
         self.narrow = narrow
 
     def _rounded(self, result: Array, times: float = 1.0) -> Array:
-        return np.asarray(result).astype(self.narrow).astype(np.float32)
+        rounded = np.asarray(result).astype(self.narrow).astype(np.float32)
+        return np.where(np.abs(result) < float(ml_dtypes.finfo(self.narrow).smallest_normal), result, rounded)
 
     def _rounded_sum(self, total: Array, terms: int, products: float, squares: object, begin: object = None) -> Array:
         return self._rounded(total if begin is None else total + begin)

@@ -204,6 +204,11 @@ EXAMPLES: dict[tuple[str, str], tuple[str, dict[str, Any], str]] = {
         {"residual_scale": 0.5},
         "part = attention contradicts residual_scale = 0.5: attention alone has no residual sum (E-17)",
     ),
+    ("part", "parallel"): (
+        "cross-attention",
+        {"parallel": "one_norm"},
+        "part = attention contradicts parallel = one_norm: attention alone has no residual sum (E-17)",
+    ),
     ("norm.shift", "norm.kind"): (
         "pre-rms-silu",
         {"norm": {"shift": False}},
@@ -213,6 +218,18 @@ EXAMPLES: dict[tuple[str, str], tuple[str, dict[str, Any], str]] = {
         "post-gelu",
         {"norm": {"first": False}},
         "norm.first = false contradicts norm.placement = post: no norm stands before the first sub-layer (E-3)",
+    ),
+    ("parallel", "norm.placement"): (
+        "post-gelu",
+        {"parallel": "two_norms"},
+        "parallel = two_norms contradicts norm.placement = post: "
+        "sub-layers that both read x have their norms before them (E-41)",
+    ),
+    ("parallel", "norm.first"): (
+        "pre-gelu",
+        {"parallel": "one_norm", "norm": {"first": False}},
+        "parallel = one_norm contradicts norm.first = false: "
+        "sub-layers that both read x have their norms before them (E-41)",
     ),
     ("feed_forward.gate_bias", "feed_forward.gated"): (
         "pre-gelu",

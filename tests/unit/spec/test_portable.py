@@ -152,12 +152,13 @@ def has(name: str, layer: Layer) -> bool:
         "attention.query_norm": attention.qk_norm is None,
         "attention.key_norm": attention.qk_norm is None,
         "attention.position_bias": attention.position_bias is None or layer.stack.shared_position_bias,
-        "attention_output_norm": layer.norm.placement != "sandwich",
-        "ffn_output_norm": layer.norm.placement != "sandwich",
+        "attention_output_norm": layer.norm.placement not in ("sandwich", "res_post"),
+        "ffn_output_norm": layer.norm.placement not in ("sandwich", "res_post"),
         "layer_scale1": "attention" not in layer.layer_scale,
         "layer_scale2": "feed_forward" not in layer.layer_scale,
         "feed_forward.gate": not gated,
-        "norm1": not layer.norm.first and layer.stack.layers == 1,
+        "norm1": (not layer.norm.first and layer.stack.layers == 1) or layer.norm.placement == "res_post",
+        "norm2": layer.parallel == "one_norm" or layer.norm.placement == "res_post",
         "embedding_norm": layer.embedding is None or not layer.embedding.norm,
     }
     if absent.get(name.rpartition(".")[0]):

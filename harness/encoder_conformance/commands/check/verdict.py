@@ -32,7 +32,7 @@ _SELDOM_MEANT: Collection[FindingKind] = (
 def choices(layer: Layer) -> str:
     """`post-norm layer_norm ε 1e-05, relu, D = 64, H = 4, F = 128, 3 layers`."""
     heads, d_ff, norm, stack = layer.attention.num_heads, layer.feed_forward.d_ff, layer.norm, layer.stack
-    text = f"{norm.placement}-norm {norm.kind} ε {norm.epsilon:.6g}, {layer.feed_forward.activation}"
+    text = f"{norm.placed} {norm.kind} ε {norm.epsilon:.6g}, {layer.feed_forward.activation}"
     text = ", ".join([text, *more_choices(layer), f"D = {layer.d_model}, H = {heads}, F = {d_ff}"])
     more = f", {stack.layers} layers" if stack.layers > 1 else ""
     return text + more + (", final norm" if stack.final_norm else "")

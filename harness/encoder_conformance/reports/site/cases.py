@@ -83,7 +83,7 @@ def _choices(case: Case) -> str:
     more = "".join(f"{choice}, " for choice in more_choices(layer))
     stack = f"{layer.stack.layers} layers, " if layer.stack.layers > 1 else ""
     return (
-        f"{layer.norm.placement}-norm, {layer.norm.kind} with ε = {layer.norm.epsilon:.3g}, "
+        f"{layer.norm.placed}, {layer.norm.kind} with ε = {layer.norm.epsilon:.3g}, "
         f"{layer.feed_forward.activation}; {more}{stack}d_model {layer.d_model}, d_ff {layer.feed_forward.d_ff}, "
         f"{attention}."
     )

@@ -69,7 +69,9 @@ def unfit(layer: Layer) -> str:
         return "dropout is read off single layers, and off a stack only that of embedded tokens"
     if layer.head_dim <= MEASURING or layer.attention.num_heads < 2:
         return f"dropout is read off layers of two heads or more, each of more than {MEASURING} features"
-    return ""
+    if layer.norm.placement not in ("pre", "post") or layer.layer_scale or layer.residual_scale != 1.0:
+        return "dropout is read off layers that add what their sub-layers give as it is"
+    return "dropout is read off feed-forward networks without a gate" if layer.feed_forward.gated else ""
 
 
 @dataclass(frozen=True)

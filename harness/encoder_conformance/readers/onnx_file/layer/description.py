@@ -30,6 +30,8 @@ from encoder_conformance.readers.onnx_file.tracing.row_maps import map_text
 from encoder_conformance.spec.published import size_under_root
 
 WINDOW, ROPE = "attention.window", "attention.rope"
+_NORMED: Mapping[str, str] = {"post": "a residual sum", "res_post": "what a sub-layer gives"}
+"""Placement of the norms → what they are of, where that is no input of a sub-layer."""
 SCALE_CLOSE = {"float16": 2e-3, "bfloat16": 1e-2}
 """The largest relative error of a scale that is rounded to the format; 1e-4 in wider ones."""
 
@@ -126,7 +128,7 @@ def _fact(key: str, value: Any, evidence: str) -> Fact:
 def _choices(layer: EncoderLayer, format: str, where: str, findings: Findings) -> Iterator[Fact]:
     norm, scores, linears = next(iter(layer.norms.values())), layer.first(Scores), layer.of(Linear)
     of_linears = {stage: f"linear map {linear.name!r}" for stage, linear in linears.items()}
-    source = "a residual sum" if layer.placement == "post" else "x, a layer's output or a residual sum"
+    source = _NORMED.get(layer.placement, "x, a layer's output or a residual sum")
     yield _fact(
         "norm.placement", layer.placement, f"norm {norm.name!r} of {norm.of.operation.name!r}, which is {source}"
     )
@@ -169,6 +171,9 @@ def _more_choices(layer: EncoderLayer, where: str, findings: Findings) -> Iterat
     if gates := layer.of(Gate):
         gate = next(iter(gates.values()))
         yield _fact("feed_forward.gated", True, f"product {gate.name!r} of two maps, of which one is activated")
+    if layer.parallel is not None:
+        total = layer.steps["residual2"].name
+        yield _fact("parallel", layer.parallel, f"sum {total!r} is of x, of attention's and of the network's output")
     yield from _norm_of_heads(layer, where)
     yield from _rope(layer, where)
     yield from _of_branches(layer, where, findings)
@@ -251,7 +256,7 @@ def _norms_of_all(encoder: Encoder) -> Iterator[Fact]:
     norm = next(iter(first.norms.values()))
     if norm.form.kind == "layer_norm" and not encoder.shifted:
         yield _fact("norm.shift", False, f"norm {norm.name!r} adds nothing, and no other does")
-    if first.placement != "post" and FIRST_NORM not in first.norms:
+    if first.may_lack_first_norm and FIRST_NORM not in first.norms:
         yield _fact("norm.first", False, f"{first.steps['query'].name!r} is of x itself")
 
 

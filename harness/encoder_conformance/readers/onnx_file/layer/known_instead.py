@@ -68,6 +68,20 @@ def is_side_by_side(found: Operation) -> bool:
     return not behind and all(any(isinstance(each, kind) for each in bodies) for kind in (Context, Activation | Gate))
 
 
+def side_by_side(total: Sum) -> tuple[Operation, Operation, Operation] | None:
+    """What skips, what attention gives, and what a feed-forward network makes of something else, where a sum is of
+    these three in any order (E-41); None where it is not."""
+    one, other = total.sides
+    for inner, beside in ((one, other), (other, one)):
+        terms = [*inner.sides, beside] if isinstance(inner, Sum) else []
+        given = [term for term in terms if isinstance(body(term), Context)]
+        made = [term for term in terms if isinstance(body(term), Activation | Gate)]
+        if len(given) == len(made) == 1 and not _reads(made[0], body(given[0])):
+            [skip] = (term for term in terms if term not in (*given, *made))
+            return skip, given[0], made[0]
+    return None
+
+
 def _is_side_by_side_alone(total: Sum) -> bool:
     """Whether nothing skips either of the two, and the network reads nothing of what attention gives."""
     networks = [side for side in total.sides if not isinstance(body(side), Context)]
@@ -107,6 +121,16 @@ def _is_of_a_sum(operation: Operation) -> bool:
     if isinstance(made, Activation):
         return _is_of_a_sum(made.of.operation)
     return isinstance(made, Sum) and any(map(_is_of_attention, made.sides))
+
+
+def _reads(operation: Operation, attention: Operation) -> bool:
+    """Whether it is made of what this very attention gives, and not that of a layer before."""
+    made = body(operation)
+    if isinstance(made, Sum):
+        return any(_reads(side, attention) for side in made.sides)
+    if isinstance(made, Gate):
+        return any(_reads(view.operation, attention) for view, _ in made.sides)
+    return made is attention or (isinstance(made, Activation) and _reads(made.of.operation, attention))
 
 
 def _is_of_attention(operation: Operation) -> bool:

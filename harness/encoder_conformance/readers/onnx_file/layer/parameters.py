@@ -12,8 +12,9 @@ from onnx import numpy_helper
 from encoder_conformance.protocol.description import Form, InitializerSource
 from encoder_conformance.readers.onnx_file.graph.graph import Graph
 from encoder_conformance.readers.onnx_file.layer.far import FarChoices, has_one_table
+from encoder_conformance.readers.onnx_file.layer.plans import PLANS
 from encoder_conformance.readers.onnx_file.layer.structure import Encoder, EncoderLayer
-from encoder_conformance.readers.onnx_file.layer.walk import PLANS, QK_NORMS, recorded
+from encoder_conformance.readers.onnx_file.layer.walk import QK_NORMS, recorded
 from encoder_conformance.readers.onnx_file.tracing.expressions import Gain, Linear, RowMap, TracedNorm, WeightSource
 from encoder_conformance.spec.axes import Array
 from encoder_conformance.spec.dtypes import FORMATS

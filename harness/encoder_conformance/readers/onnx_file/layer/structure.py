@@ -5,7 +5,8 @@ from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from encoder_conformance.readers.onnx_file.layer.known_instead import adds_attention_alone, skips_attention
-from encoder_conformance.readers.onnx_file.layer.walk import NORMED_SKIP, PLANS, QK_NORMS, STAGES, Difference, Walk
+from encoder_conformance.readers.onnx_file.layer.plans import PLANS, Arranged, parallel_of, placement_of
+from encoder_conformance.readers.onnx_file.layer.walk import NORMED_SKIP, QK_NORMS, STAGES, Difference, Walk
 from encoder_conformance.readers.onnx_file.tracing.expressions import (
     Operation,
     Scores,
@@ -16,8 +17,10 @@ from encoder_conformance.readers.onnx_file.tracing.expressions import (
 )
 from encoder_conformance.readers.onnx_file.tracing.features import Feature
 from encoder_conformance.spec.axes import Array
+from encoder_conformance.spec.layer import Parallel, Placement
 
 Kind = TypeVar("Kind", bound=Operation)
+_WITH_FIRST_NORM: tuple[Arranged, ...] = ("pre", "sandwich")
 
 
 @dataclass(frozen=True)
@@ -28,11 +31,24 @@ class EncoderLayer:
     has heads.
     """
 
-    placement: str
+    arranged: Arranged
     gated: bool
     input: Operation
     steps: dict[str, Operation]
     columns: dict[str, Array]
+
+    @property
+    def placement(self) -> Placement:
+        return placement_of(self.arranged)
+
+    @property
+    def parallel(self) -> Parallel | None:
+        return parallel_of(self.arranged)
+
+    @property
+    def may_lack_first_norm(self) -> bool:
+        """Whether a norm stands before its first sub-layer, and may be left out (E-24)."""
+        return self.arranged in _WITH_FIRST_NORM
 
     def of(self, kind: type[Kind]) -> dict[str, Kind]:
         """The steps of one kind, by stage."""
@@ -75,7 +91,7 @@ class EncoderLayer:
 
     @property
     def output(self) -> Operation:
-        return self.steps[PLANS[self.placement, self.gated][-1].reads[0]]
+        return self.steps[PLANS[self.arranged, self.gated][-1].reads[0]]
 
 
 @dataclass(frozen=True)
@@ -125,11 +141,11 @@ def _is_post(output: Operation) -> bool:
 
 def _stack(last: Operation) -> tuple[list[EncoderLayer], list[Difference]]:
     """The layers that lead from x to this operation, the first one first."""
-    walks: list[tuple[tuple[str, bool], Walk]] = []
+    walks: list[tuple[tuple[Arranged, bool], Walk]] = []
     while not walks or (not isinstance(last, TracedInput) and not _is_norm_of_x(last)):
         ways, reasons, places = {}, {}, {}
         for chosen, steps in PLANS.items():
-            walk = Walk({"output": last})
+            walk = Walk({"output": last}, parallel=parallel_of(chosen[0]) is not None)
             try:
                 for step in reversed(steps):
                     places[chosen] = step.step, walk.at.get(step.makes)
@@ -140,26 +156,38 @@ def _stack(last: Operation) -> tuple[list[EncoderLayer], list[Difference]]:
                 reasons[chosen] = reason
         if not ways:
             raise _likeliest(last, walks[0][1] if walks else None, reasons, places)
-        chosen = min(ways, key=lambda way: len(ways[way].differences))
+        chosen = min(ways, key=lambda way: (len(ways[way].differences), _is_one_norm_read_by_half(way, ways[way])))
         walks.insert(0, (chosen, ways[chosen]))
         last = ways[chosen].at["x"]
-    differences = [each for chosen, walk in walks for each in _of_branches(chosen[0], walk)]
+    differences = [each for _, walk in walks for each in walk.differences]
     first = walks[0][1]
-    if walks[0][0][0] != "post" and first.absent.get(FIRST_NORM) in differences:
+    if walks[0][0][0] in _WITH_FIRST_NORM and first.absent.get(FIRST_NORM) in differences:
         differences.remove(first.absent[FIRST_NORM])  # a choice of the language's (E-24)
     if isinstance(last, TracedNorm):
         differences = _with_norm_of_x(last, walks[-1][1], differences)
     missing = [each for _, walk in walks for each in walk.absent.values()]
     if all(each in missing for each in differences):
-        differences = [replace(each, feature="no_norm") for each in differences]
+        none: Feature = "parallel" if all(map(_is_side_by_side_without_norms, walks)) else "no_norm"
+        differences = [replace(each, feature=none) for each in differences]
     return [_layer(*way) for way in walks], differences
+
+
+def _is_one_norm_read_by_half(way: tuple[Arranged, bool], walk: Walk) -> bool:
+    """Whether one norm is not read by both sub-layers: where each has its own, it is known which of them reads x."""
+    return way[0] == "one_norm" and bool(walk.differences)
+
+
+def _is_side_by_side_without_norms(way: tuple[tuple[Arranged, bool], Walk]) -> bool:
+    """Whether sub-layers stand side by side, and no norm before them: one may stand behind their sum."""
+    (arranged, _), walk = way
+    return parallel_of(arranged) is not None and not any(name in walk.steps for name in (FIRST_NORM, LAST_NORM))
 
 
 def _likeliest(
     last: Operation,
     behind: Walk | None,
-    reasons: Mapping[tuple[str, bool], UnsupportedPattern],
-    places: Mapping[tuple[str, bool], tuple[str, Operation | None]],
+    reasons: Mapping[tuple[Arranged, bool], UnsupportedPattern],
+    places: Mapping[tuple[Arranged, bool], tuple[str, Operation | None]],
 ) -> UnsupportedPattern:
     """Why no layer leads to this operation, `behind` it the walk through the next one: of the ways in which one may be
     placed, and gated or not, the reason of that which is likely meant."""
@@ -170,7 +198,8 @@ def _likeliest(
     for feature, total in totals.items():
         if total is not None:
             return UnsupportedPattern(f"at {total.name!r}", feature)
-    plain, gated = (("post" if isinstance(last, TracedNorm) else "pre", way) for way in (False, True))
+    usual: Arranged = "post" if isinstance(last, TracedNorm) else "pre"
+    plain, gated = (usual, False), (usual, True)
     at_one_place = places[plain] == places[gated]
     fewer = len(reasons[gated].others) < len(reasons[plain].others)
     likeliest = reasons[gated if at_one_place and fewer else plain]
@@ -210,25 +239,9 @@ def _with_norms_behind_sums(differences: list[Difference], layer: EncoderLayer) 
 
 
 FIRST_NORM, LAST_NORM = "norm1", "norm2"
-_BEFORE = ("norm1", "norm2")
-_AFTER = {"attention_output_norm": "attention_output", "ffn_output_norm": "ffn_output"}
-"""The norms of a layer with sandwich norms, before its sub-layers, and after what these give."""
 
 
-def _of_branches(placement: str, walk: Walk) -> list[Difference]:
-    """The differences of one layer. Norms after the sub-layers and none before are one of their own: no norm is
-    missing."""
-    if placement != "sandwich" or not all(name in walk.absent for name in _BEFORE):
-        return walk.differences
-    missing = [walk.absent[name] for name in _BEFORE]
-    found = {stage: walk.steps[name] for name, stage in _AFTER.items() if isinstance(walk.steps.get(name), TracedNorm)}
-    if len(found) < len(_AFTER):
-        return walk.differences
-    own = [Difference("a norm after", stage, norm.name, "branch_norms") for stage, norm in found.items()]
-    return [*own[::-1], *(each for each in walk.differences if each not in missing)]
-
-
-def _layer(chosen: tuple[str, bool], walk: Walk) -> EncoderLayer:
+def _layer(chosen: tuple[Arranged, bool], walk: Walk) -> EncoderLayer:
     found = {stage: walk.steps[stage] for stage in STAGES if stage in walk.steps}
     return EncoderLayer(*chosen, walk.at["x"], found, walk.columns)
 

@@ -10,7 +10,14 @@ from functools import partial
 
 import numpy as np
 
-from encoder_conformance.readers.onnx_file.layer.known_instead import beside, body, instead, is_side_by_side
+from encoder_conformance.readers.onnx_file.layer.known_instead import (
+    beside,
+    body,
+    instead,
+    is_side_by_side,
+    side_by_side,
+)
+from encoder_conformance.readers.onnx_file.layer.plans import PLANS
 from encoder_conformance.readers.onnx_file.tracing.expressions import (
     Activation,
     Context,
@@ -28,35 +35,14 @@ from encoder_conformance.readers.onnx_file.tracing.expressions import (
     UnsupportedPattern,
     Weighed,
     Weights,
+    whole,
 )
 from encoder_conformance.readers.onnx_file.tracing.features import Feature
 from encoder_conformance.readers.onnx_file.tracing.row_maps import map_text
 from encoder_conformance.spec.axes import Array
-from encoder_conformance.spec.plan import Step, plan, with_attributes
+from encoder_conformance.spec.plan import Step
 from encoder_conformance.spec.steps import stage_of
 
-BOTH = ("attention", "feed_forward")
-
-
-def _plan(placement: str, gated: bool) -> tuple[Step, ...]:
-    """The steps of a layer that takes every optional one."""
-    bias = {"buckets": 2, "max_distance": 2}
-    taken = {"kv_heads": 1, "rope": {"theta": 2.0}, "position_bias": bias, "softcap": 1.0}
-    normed = {"qk_norm": {"kind": "layer_norm", "over": "head", "shift": True}}
-    return plan(
-        with_attributes({
-            "d_model": 1, "norm": {"placement": placement},
-            "attention": {"num_heads": 2, "masked_score": 0, **taken, **normed}, "feed_forward": {"gated": gated},
-            "layer_scale": BOTH, "residual_scale": 2.0, "dropout": {}, "stack": {},
-        })
-    )  # fmt: skip
-
-
-PLANS: Mapping[tuple[str, bool], tuple[Step, ...]] = {
-    (placement, gated): _plan(placement, gated) for gated in (False, True) for placement in ("post", "pre", "sandwich")
-}
-"""Placement of the norms, and whether the feed-forward network is gated → the steps of a layer, the optional ones with
-them. Nothing else that a layer chooses moves a step."""
 KINDS: Mapping[str, tuple[type[Operation], str]] = {
     "norm": (TracedNorm, "a norm"),
     "projection": (Linear, "a linear map"),
@@ -122,6 +108,8 @@ class Walk:
     """
 
     at: dict[str, Operation]
+    parallel: bool = False
+    """Whether its last sum is of x and of what two sub-layers give, in any order (E-41)."""
     columns: dict[str, Array] = field(default_factory=dict)
     query_first: bool = True
     steps: dict[str, Operation] = field(default_factory=dict)
@@ -324,6 +312,11 @@ def _scored(walk: Walk, step: Step, found: Scores) -> None:
 def _added(walk: Walk, step: Step, found: Sum) -> None:
     """What is skipped, and what the sub-layer gives."""
     skip, branch = step.reads
+    if walk.parallel and skip != "x" and (terms := side_by_side(found)):
+        x, attention, network = map(whole, terms)
+        walk.reach(branch, network.operation, step)
+        walk.reach(skip, Sum(found.shape, found.name, x, attention), step)
+        return
     kinds = _kind_of_body(branch), Gate
     made = {side: isinstance(body(side), kinds) or is_side_by_side(side) for side in found.sides}
     sides = sorted(found.sides, key=lambda side: (made[side], isinstance(side, Linear)))

@@ -6,7 +6,7 @@ Feature = Literal[
     "rope", "layer_scale", "gated", "qk_norm", "softcap", "sandwich", "residual_scale", "grouped_queries", "parallel",
     "convolution", "recurrence", "control_flow", "experts", "fused", "integer_product", "position_bias", "window",
     "own_mask", "fourier", "batch", "relative", "products", "blocks", "one_gain", "bias_of_x", "sums", "added",
-    "distance", "positions", "largest", "unkeyed", "talking_heads", "branch_norms", "skip_scaled", "head_gains",
+    "distance", "positions", "largest", "unkeyed", "talking_heads", "skip_scaled", "head_gains",
     "softmax_over_queries", "by_place", "softmax_over_heads", "softmax_over_items", "padded", "skip_twice", "modulated",
     "self_hidden", "norm_kinds", "activation", "normed_skip", "normed_first", "normed_first_branch", "head_scales",
     "no_softmax", "latent", "gated_attention", "no_norm", "own_keys", "over_positions", "pooled", "overwritten",

@@ -5,7 +5,7 @@ from encoder_conformance.readers.onnx_file.tracing.features import Feature
 BEYOND: tuple[Feature, ...] = (
     *("parallel", "convolution", "fourier", "batch", "relative", "products", "blocks", "bias_of_x", "sums"),
     *("added", "recurrence", "experts", "positions", "largest", "distance", "unkeyed", "talking_heads"),
-    *("branch_norms", "skip_scaled", "head_gains", "modulated", "by_place", "padded", "self_hidden"),
+    *("skip_scaled", "head_gains", "modulated", "by_place", "padded", "self_hidden"),
     *("norm_kinds", "activation", "normed_skip", "normed_first", "normed_first_branch", "head_scales", "no_softmax"),
     *("latent", "gated_attention", "own_keys", "over_positions", "one_gain", "pooled", "overwritten"),
     *("keys_overwritten", "second_bias", "second_softmax", "activated", "side_by_side", "limited", "turned_first"),

@@ -92,11 +92,6 @@ SENTENCES: dict[Feature, tuple[str, str]] = {
         "unless a mask that is given hides it",
         f"give the pattern by a mask [sequence, sequence], or {_SOURCE}",
     ),
-    "branch_norms": (
-        "its norms stand at the end of each branch alone, x + norm(sub-layer(x)); with sandwich norms (E-25) another "
-        "stands before each sub-layer",
-        _SOURCE,
-    ),
     "normed_skip": (
         "what skips a sub-layer is normed with what it reads, x = norm(x), then x + sub-layer(x); in a pre-norm layer "
         "(E-3) what skips is not normed, and in a post-norm layer (E-4) a norm stands behind the last sum",
@@ -289,7 +284,8 @@ SENTENCES: dict[Feature, tuple[str, str]] = {
         f"repeat the key's and the value's columns, which computes the same, or {_SOURCE}",
     ),
     "parallel": (
-        "attention and the feed-forward network stand side by side; in the specification one follows the other",
+        "attention and the feed-forward network stand side by side, and not as x + attention(norm(x)) + "
+        "feed_forward(norm(x)) (E-41)",
         _SOURCE,
     ),
     "convolution": ("there is a convolution in it; the specification has none", _ALONE),
