@@ -34,8 +34,10 @@ class Block(nn.Module):
 
 
 class SideBySide(Block):
+    """Nothing skips the two."""
+
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
-        return x + self.attended(self.norm1(x), mask) + self.fed(self.norm2(x))
+        return self.attended(self.norm1(x), mask) + self.fed(self.norm2(x))
 
 
 class Placed(Block):

@@ -263,7 +263,7 @@ def test_heads_that_are_mixed_are_named(tmp_path: Path) -> None:
         (("vr = Reshape(vb, split)", "v0 = LayerNormalization<axis=-1>(vb, s2)  vr = Reshape(v0, split)"),
          "the layer language has no key for what it does (a norm (layer_norm) after value, first at 'vh')"),
         (("h = MatMul(n2, W1)", "h = MatMul(r1, W1)"), "no norm as norm2, first at 'r1'"),
-        (("v = MatMul(n1, Wv)", "v = MatMul(x, Wv)"), "taken for query and key"),
+        (("v = MatMul(n1, Wv)", "v = MatMul(x, Wv)"), "some of query, key and value read x, and some its norm"),
     ],
 )  # fmt: skip
 def test_what_the_layer_language_has_no_key_for_is_named(tmp_path: Path, edit: tuple[str, str], said: str) -> None:

@@ -1,4 +1,4 @@
-"""Modules that no layer of the specification is: the sum of x, attention and a gated network is normed."""
+"""Modules that no layer of the specification is: attention and a gated network side by side, which nothing skips."""
 
 import torch
 from torch import nn
@@ -15,10 +15,10 @@ class Parallel(nn.Module):
         self.up, self.down = nn.Linear(16, 64), nn.Linear(32, 16)
 
     def forward(self, x, attention_mask=None):
-        q, k, v = (t.unflatten(-1, (2, 8)).transpose(1, 2) for t in self.qkv(x).chunk(3, -1))
-        a, b = self.up(x).chunk(2, -1)
-        attended = self.o(self.attend(q, k, v, attention_mask).transpose(1, 2).flatten(2))
-        return self.norm(x + attended + self.down(self.gate(a) * b))
+        h = self.norm(x)
+        q, k, v = (t.unflatten(-1, (2, 8)).transpose(1, 2) for t in self.qkv(h).chunk(3, -1))
+        a, b = self.up(h).chunk(2, -1)
+        return self.o(self.attend(q, k, v, attention_mask).transpose(1, 2).flatten(2)) + self.down(self.gate(a) * b)
 
     def attend(self, q, k, v, mask):
         s = q @ k.transpose(-1, -2) / 8**0.5
