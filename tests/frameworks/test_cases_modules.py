@@ -93,6 +93,7 @@ OF_SOME = (
     "some of query, key and value read x, and some its norm",
     f"At: {line_of('# for some of three', 'cases_domains.py')}",
 )
+SERIES = "cases_series.py"
 FILLED = line_of("# this one")
 OF_A_PART, THROWN_AWAY = (f"{line_of(mark, 'cases_found.py')})" for mark in ("# of the part", "# thrown away"))
 ONE_MAP = "its feed-forward network is one linear map", "return self.one(x)"
@@ -185,6 +186,28 @@ DUE: dict[str, dict[str, Due]] = {
             ("in every",),
         ),
         "GivesItsWeights": layers("mask (true = attend) hides what it flags at the model's outputs, too"),
+    },
+    "cases_series": {
+        "SeriesFirst": layers(
+            "src_mask (true = ignore) hides what it flags at the model's outputs, too (bool [sequence, sequence])",
+            "src_key_padding_mask (true = ignore) hides what it flags at the model's outputs, too (bool [batch, sequen",
+            "but for what src_mask and src_key_padding_mask hide. ",
+        ),
+        "IdsFirst": layers("src_mask (true = ignore) hides what it flags at the model's outputs, too (bool [seque"),
+        "ToOneOfTwo": Due(
+            1,
+            (
+                "This is a correct pre-norm",
+                "padding_mask changes what the model gives, and what it flags still reaches other positions",
+                "ToOneOfTwo is wrong around these parts",
+            ),
+            ("was not asked: no way",),
+        ),
+        "MakesTheMaskOfIds": layers("with source_mask (true = attend) and without", "given source_mask, as")._replace(
+            unsaid=("✗", "hides a position")
+        ),
+        "ScaledOnALineOfItsOwn": right("pre-norm", f"1/√16 ({line_of('# of all features', SERIES)})"),
+        "SaysWhatItWasGiven": refused("ValueError: no mode is called tensor(…)"),
     },
     "cases_found": {
         "AddsBothMasks": right("pre-norm", "with key_padding_mask and attn_mask and without"),
