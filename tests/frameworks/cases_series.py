@@ -83,3 +83,17 @@ class SaysWhatItWasGiven(Plain):
 
     def forward(self, mode: str, x: Tensor) -> Tensor:
         raise ValueError(f"no mode is called {mode}")
+
+
+class MapsTheQueryTwice(PlainPost):
+    """Another map stands behind that of the query, and an activation behind the network."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.again = nn.Linear(self.D, self.D)
+
+    def rotate(self, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
+        return self.split(self.again(q.transpose(1, 2).flatten(2))), k
+
+    def ffn(self, x: Tensor) -> Tensor:
+        return super().ffn(x).relu()

@@ -1190,6 +1190,18 @@ def test_of_a_map_by_names_alone_no_parameter_is_said_to_be_lacking(conform: Cal
     assert "it has no" not in printed, printed
 
 
+def test_a_parameter_of_no_step_of_a_stated_layer_is_in_no_layer_that_was_read(
+    conform: Callable, tmp_path: Path
+) -> None:
+    target = HERE / "cases_series.py:MapsTheQueryTwice"
+    ended = conform("check", target, "--layer", "post-gelu", "--dtype", "float32", "-v", "--out", tmp_path / "out")
+    printed = " ".join(ended.stdout.split())
+    assert ended.status == 1, printed
+    assert "change the output, and have no place in the layer that is stated" in printed, printed
+    assert "that was read" not in printed, printed
+    assert "it is right with" not in printed, printed
+
+
 @pytest.mark.needs(*NEEDED["cases_jax"])
 def test_a_variance_that_cancels_is_one_cause_in_both_formats(conform: Callable, tmp_path: Path) -> None:
     ended = conform("check", HERE / "bare_jax.py:NnxFast", "--layer", "pre-gelu", "--out", tmp_path / "out")
