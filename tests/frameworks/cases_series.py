@@ -97,3 +97,30 @@ class MapsTheQueryTwice(PlainPost):
 
     def ffn(self, x: Tensor) -> Tensor:
         return super().ffn(x).relu()
+
+
+class TurnsByWhatItMakes(nn.Module):
+    """Numbers [batch, sequence, 6]; what turns queries and keys is made once, under a name of its own."""
+
+    class Layer(Plain):
+        def forward(self, x: Tensor, wheel: Tensor) -> Tensor:
+            self.wheel = wheel
+            return self.layer(x)
+
+        def rotate(self, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
+            cos, sin = self.wheel
+            turned = (torch.cat((-each[..., 4:], each[..., :4]), -1) for each in (q, k))
+            q, k = (each * cos + other * sin for each, other in zip((q, k), turned, strict=True))
+            return q, k
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.take, self.layers = nn.Linear(6, Plain.D), nn.ModuleList(self.Layer() for _ in range(2))
+
+    def forward(self, series: Tensor) -> Tensor:
+        x = self.take(series)
+        angles = torch.arange(x.shape[1])[:, None] * 10000.0 ** (-torch.arange(4) / 4)
+        wheel = torch.stack((angles.cos(), angles.sin())).repeat(1, 1, 2).to(x.dtype)
+        for layer in self.layers:
+            x = layer(x, wheel)
+        return x

@@ -207,6 +207,7 @@ DUE: dict[str, dict[str, Due]] = {
             unsaid=("✗", "hides a position")
         ),
         "ScaledOnALineOfItsOwn": right("pre-norm", f"1/√16 ({line_of('# of all features', SERIES)})"),
+        "TurnsByWhatItMakes": layers("rope θ 10000 halves", "given wheel, as TurnsByWhatItMakes makes and gives it"),
         "SaysWhatItWasGiven": refused("ValueError: no mode is called tensor(…)"),
     },
     "cases_found": {
