@@ -98,7 +98,8 @@ def _widths(module: nn.Module) -> list[int]:
 def _widths_mapped(module: nn.Module) -> list[int]:
     """The sizes of what its maps take, in its order, without those of vectors: the first may be that of a series."""
     sizes = dict.fromkeys(each.in_features for each in module.modules() if isinstance(each, nn.Linear))
-    return [size for size in sizes if size not in _widths(module)][:_WIDTHS]
+    of_vectors = _widths(module)
+    return [size for size in sizes if size not in of_vectors][:_WIDTHS]
 
 
 def _image_sizes(module: nn.Module) -> Iterator[tuple[int, int]]:
