@@ -93,6 +93,7 @@ OF_SOME = (
     "some of query, key and value read x, and some its norm",
     f"At: {line_of('# for some of three', 'cases_domains.py')}",
 )
+SERIES = "cases_series.py"
 FILLED = line_of("# this one")
 OF_A_PART, THROWN_AWAY = (f"{line_of(mark, 'cases_found.py')})" for mark in ("# of the part", "# thrown away"))
 ONE_MAP = "its feed-forward network is one linear map", "return self.one(x)"
@@ -185,6 +186,29 @@ DUE: dict[str, dict[str, Due]] = {
             ("in every",),
         ),
         "GivesItsWeights": layers("mask (true = attend) hides what it flags at the model's outputs, too"),
+    },
+    "cases_series": {
+        "SeriesFirst": layers(
+            "src_mask (true = ignore) hides what it flags at the model's outputs, too (bool [sequence, sequence])",
+            "src_key_padding_mask (true = ignore) hides what it flags at the model's outputs, too (bool [batch, sequen",
+            "but for what src_mask and src_key_padding_mask hide. ",
+        ),
+        "IdsFirst": layers("src_mask (true = ignore) hides what it flags at the model's outputs, too (bool [seque"),
+        "ToOneOfTwo": Due(
+            1,
+            (
+                "This is a correct pre-norm",
+                "padding_mask changes what the model gives, and what it flags still reaches other positions",
+                "ToOneOfTwo is wrong around these parts",
+            ),
+            ("was not asked: no way",),
+        ),
+        "MakesTheMaskOfIds": layers("with source_mask (true = attend) and without", "given source_mask, as")._replace(
+            unsaid=("✗", "hides a position")
+        ),
+        "ScaledOnALineOfItsOwn": right("pre-norm", f"1/√16 ({line_of('# of all features', SERIES)})"),
+        "TurnsByWhatItMakes": layers("rope θ 10000 halves", "given wheel, as TurnsByWhatItMakes makes and gives it"),
+        "SaysWhatItWasGiven": refused("ValueError: no mode is called tensor(…)"),
     },
     "cases_found": {
         "AddsBothMasks": right("pre-norm", "with key_padding_mask and attn_mask and without"),
@@ -1184,6 +1208,18 @@ def test_of_a_map_by_names_alone_no_parameter_is_said_to_be_lacking(conform: Cal
     assert "the map is by names and shapes alone" in printed, printed
     assert "! no parameter was found for norm" in printed, printed
     assert "it has no" not in printed, printed
+
+
+def test_a_parameter_of_no_step_of_a_stated_layer_is_in_no_layer_that_was_read(
+    conform: Callable, tmp_path: Path
+) -> None:
+    target = HERE / "cases_series.py:MapsTheQueryTwice"
+    ended = conform("check", target, "--layer", "post-gelu", "--dtype", "float32", "-v", "--out", tmp_path / "out")
+    printed = " ".join(ended.stdout.split())
+    assert ended.status == 1, printed
+    assert "change the output, and have no place in the layer that is stated" in printed, printed
+    assert "that was read" not in printed, printed
+    assert "it is right with" not in printed, printed
 
 
 @pytest.mark.needs(*NEEDED["cases_jax"])

@@ -35,15 +35,7 @@ def unused_findings(described: ModuleDescription, names: Iterable[str]) -> Itera
             "parameter-idle-here", message, idle, "it was not asked where other inputs of the model make more of it"
         )
     if of_no_step:
-        several = len(of_no_step) > 1
-        change, are = ("change", "are") if several else ("changes", "is")
-        message = f"{_called(of_no_step)} {change} the output, and {are} part of no step of the layer that was read"
-        hint = (
-            "it is right with the numbers that they have now"
-            if several
-            else "it is right with the numbers that it has now"
-        )
-        yield _warning("parameter-of-no-step", message, of_no_step, f"{hint}, and was not asked with others")
+        yield _of_no_step(of_no_step, known=known)
     if unused and not known:
         have = "have" if len(unused) > 1 else "has"
         message = f"{_called(unused)} {have} no place in the layer that is stated"
@@ -51,6 +43,18 @@ def unused_findings(described: ModuleDescription, names: Iterable[str]) -> Itera
     elif unused:
         change = "change" if len(unused) > 1 else "changes"
         yield _warning("parameter-unused", f"{_called(unused)} {change} nothing in the layer that was read", unused)
+
+
+def _of_no_step(names: list[str], *, known: bool) -> Finding:
+    """`known`: whether the layer was read, or proved: it is right without them."""
+    several = len(names) > 1
+    change, are, have, they = ("change", "are", "have", "they have") if several else ("changes", "is", "has", "it has")
+    called = f"{_called(names)} {change} the output, and"
+    if not known:
+        return _warning("parameter-of-no-step", f"{called} {have} no place in the layer that is stated", names)
+    message = f"{called} {are} part of no step of the layer that was read"
+    hint = f"it is right with the numbers that {they} now, and was not asked with others"
+    return _warning("parameter-of-no-step", message, names, hint)
 
 
 def _left_out(described: ModuleDescription, own: str) -> Finding | None:

@@ -99,7 +99,7 @@ def around(result: CheckResult) -> str:
     names = dict.fromkeys(str(about["argument"]) for about in asked)
     warnings = [each for each in result.of_whole if each.severity == "warning"]
     warned = f" ({len(warnings)} warning{'s' * (len(warnings) != 1)}: see above)" if warnings else ""
-    masks = f", but for what {listed([*names])} hides{warned}" if names else ""
+    masks = f", but for what {listed([*names])} hide{'s' * (len(names) == 1)}{warned}" if names else ""
     what = f"what it does before, between and after them was not asked{masks}"
     others = f" Not judged: {in_short(result.beside)}, which may be layers, too." if result.beside else ""
     return f"Judged are these parts of {result.target}: {what}.{others}{why}"

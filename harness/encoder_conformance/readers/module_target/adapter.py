@@ -35,7 +35,7 @@ from encoder_conformance.readers.module_target.loading import Loaded, as_options
 from encoder_conformance.readers.module_target.mapping import ElementMap
 from encoder_conformance.readers.module_target.masks_of_model import masks_of_model
 from encoder_conformance.readers.module_target.parts import PartsOfModule, others
-from encoder_conformance.readers.module_target.probing import widths_of
+from encoder_conformance.readers.module_target.probing import widths_taken
 from encoder_conformance.readers.module_target.time_limits import TookTooLong, too_long, within
 from encoder_conformance.readers.module_target.told import told_by
 from encoder_conformance.readers.module_target.way_back import way_back
@@ -159,7 +159,7 @@ class ModuleTarget(ModuleAdapter):
         framework, module, _ = self.opened[1]
         with framework.undisturbed():
             try:
-                found = masks_of_model(framework.whole(module), lambda: widths_of(framework.live(module)))
+                found = masks_of_model(framework.whole(module), lambda: widths_taken(framework.live(module)))
             except BadTarget as error:
                 return ModelMasks(framework=framework.name, problem=error.problem)
         lines = ((mask, line_of_argument(module, mask.argument)) for mask in found)

@@ -21,6 +21,10 @@ _FRAMES = 3
 _WRAPPERS = "_call_impl", "error_handler", "_with_checkpointing"
 """Functions by which PyTorch, Keras and transformers call a module's own."""
 _BOLD = re.compile("\x1b\\[1m(.+?)\x1b\\[0m", re.DOTALL)
+_ARRAY = re.compile(r"\b(tensor|array|Array)\(\s*\[[^()]*\)")
+"""What PyTorch, NumPy and JAX print of an array."""
+_NUMBERS = re.compile(r"\[[\[\]\s\d.,+\-einfa…]{60,}\]")
+"""Numbers without a word, as NumPy prints an array in a text: more of them than a shape has."""
 
 
 class BadTarget(Exception):
@@ -123,9 +127,11 @@ def error_line(error: BaseException) -> str:
 
 
 def _said(error: BaseException) -> str:
-    """What it says itself: Keras puts in bold what it caught, between where that was and what was given."""
+    """What it says itself, without the numbers of arrays: Keras puts in bold what it caught, between where that was and
+    what was given."""
     caught = _BOLD.search(str(error))
-    return caught.group(1) if caught else str(error)
+    said = caught.group(1) if caught else str(error)
+    return _NUMBERS.sub("[…]", _ARRAY.sub(r"\1(…)", said))
 
 
 def last_frames(error: BaseException) -> str:

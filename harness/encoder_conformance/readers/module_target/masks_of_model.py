@@ -47,12 +47,22 @@ First = Callable[[int, slice | None, bool], Array]
 
 def masks_of_model(whole: WholeModule, widths: Callable[[], Iterable[int]]) -> tuple[ModelMask, ...]:
     """Each argument that by its name is a mask of the first sequence. `widths`: the features that x may have, of a
-    model that takes no ids. Raises BadTarget where no way to call it is found."""
+    model that takes no ids. Raises BadTarget where no way to call it is found.
+
+    A model that takes [sequence, batch] may take [batch, sequence] for that, and then refuses every mask."""
     names = [each.name for each in whole.taken if _is_mask(each.name) and not _is_of_another(each.name, whole.taken)]
-    model = _opened(whole.disturbed("float32", None, 0.0), names, widths) if names else None
-    if names and model is None:
+    if not names:
+        return ()
+    copied, refused = whole.disturbed("float32", None, 0.0), tuple[ModelMask, ...]()
+    for turned in (False, True):
+        if (model := _opened(copied, names, widths, turned=turned)) is not None:
+            found = tuple(_of_mask(model, name) for name in names)
+            if any(each.effect != "refused" for each in found):
+                return found
+            refused = refused or found
+    if not refused:
         raise BadTarget(f"no way was found to call the model twice alike: it has {listed(names)}")
-    return () if model is None else tuple(_of_mask(model, name) for name in names)
+    return refused
 
 
 def _is_mask(name: str) -> bool:
@@ -83,14 +93,18 @@ class _Model:
         return {name: value for name, value in found.items() if value.shape[-2:] != (length, length)} or found
 
 
-def _opened(whole: WholeModule, masks: Sequence[str], widths: Callable[[], Iterable[int]]) -> _Model | None:
-    """The model in the first way to call it that it answers to, twice alike; None where there is none."""
+def _opened(
+    whole: WholeModule, masks: Sequence[str], widths: Callable[[], Iterable[int]], *, turned: bool
+) -> _Model | None:
+    """The model in the first way to call it that it answers to, twice alike; None where there is none. `turned`: it is
+    given [sequence, batch]."""
     others = [each for each in whole.taken if not _is_mask(each.name)]
     first = next((each for each in others if meaning_of(each.name) == "ids"), next(iter(others), None))
     if first is None:
         return None
     needed = [each for each in whole.taken if each is not first and (each.needed or _is_of_decoder(each.name))]
     for made in _first_inputs(widths):
+        made = partial(_turned, made) if turned else made
         for beside in _needed(needed, masks):
             model = _Model(whole, first.name, made, beside)
             try:
@@ -120,6 +134,11 @@ def _first_inputs(widths: Callable[[], Iterable[int]]) -> Iterator[First]:
         yield partial(_ids, usual, low)
     for width in widths():
         yield partial(_numbers, width)
+
+
+def _turned(made: First, length: int, flagged: slice | None = None, other: bool = False) -> Array:
+    """The same first input, [length, 3] or [length, 3, width]."""
+    return np.ascontiguousarray(made(length, flagged, other).swapaxes(0, 1))
 
 
 def _ids(

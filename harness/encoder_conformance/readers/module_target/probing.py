@@ -34,6 +34,8 @@ _OTHER_LENGTHS = (8, 16, 64, 128, 512)
 """Numbers of positions that are tried where 5 are refused: blocks and landmarks divide them."""
 _ASLEEP = 1e-3
 """Parameters that are all smaller have too little effect to be seen: a layer scale begins at 1e-4 to 1e-6."""
+_WIDTHS_TAKEN = 8
+"""Of a whole model, which has more sizes than a layer."""
 _WIDTHS = 4
 """The most values of d_model that are tried."""
 
@@ -215,3 +217,10 @@ def widths_of(module: LiveModule) -> list[int]:
         weight = 100 if "norm" in name.lower() or name.lower().startswith("ln") else 1
         sizes.update(dict.fromkeys(shape, weight))
     return [size for size, _ in sizes.most_common(_WIDTHS)]
+
+
+def widths_taken(module: LiveModule) -> list[int]:
+    """The likeliest numbers of features that a whole model takes: those of d_model, and those of its matrices, the
+    first of which maps what it is given."""
+    of_matrices = (size for shape in module.shapes.values() if len(shape) > 1 for size in reversed(shape))
+    return [*dict.fromkeys([*widths_of(module), *of_matrices])][:_WIDTHS_TAKEN]

@@ -1,7 +1,7 @@
 """A layer of a PyTorch model, called as the model calls it: with what the model's own modules make beside it."""
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from copy import copy, deepcopy
 from typing import Any
@@ -99,10 +99,12 @@ class LayerCall:
         longest = self._longest() if self.free else seen[0]
         own_masks = [name for name in longest if may_be_mask(name) and _hides(longest[name])]
         self._fixed = {name: value for name, value in given.items() if name not in self._arrays}
-        own_masks += self._needed_masks(seen[0])
+        needed = self._needed_masks(seen[0])
+        opened = tuple(name for name in needed if name not in own_masks)
+        own_masks += needed
         self.by_model = self.free and ((bool(own_masks) and self._takes_mask()) or self._enters_elsewhere())
         self.given = tuple(name for name in self._arrays if name in own_masks or not may_be_mask(name))
-        self.masks = ("attention_mask",) if self.by_model else self._masks_of_layer()
+        self.masks = ("attention_mask",) if self.by_model else self._masks_of_layer(opened)
         if not self.given and not self.by_model and self._answers_without(seen[0]):
             self._arrays = ()
 
@@ -134,12 +136,13 @@ class LayerCall:
         except Exception:
             return False
 
-    def _masks_of_layer(self) -> tuple[str, ...]:
-        """A layer that takes x twice, as key or value, needs them, and no second sequence."""
+    def _masks_of_layer(self, opened: Collection[str]) -> tuple[str, ...]:
+        """A layer that takes x twice, as key or value, needs them, and no second sequence. `opened`: the masks without
+        which it is not called, and that hide nothing as the model makes them: others can be given in their place."""
         own = [name for name in inspect.signature(self.layer.forward).parameters if may_be_mask(name)]
         if not self._twice:
             own = [*signature_of(self.layer.forward, type(self.layer).__name__, keys=False).masks]
-        return tuple(name for name in own if name not in self.given)
+        return tuple(name for name in own if name not in self.given or name in opened)
 
     def _longest(self) -> Mapping[str, Any]:
         for sequence in _LONG:

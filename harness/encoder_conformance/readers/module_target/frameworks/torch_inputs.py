@@ -39,6 +39,8 @@ def inputs_of(module: nn.Module, batch: int, sequence: int) -> Iterator[Inputs]:
         for width in _widths(module):
             yield {first: _drawn(batch, sequence, width)}
         yield {first: _ids(module, batch, sequence)}
+        for width in _widths_mapped(module):
+            yield {first: _drawn(batch, sequence, width)}
         for size in _image_sizes(module):
             yield {first: _drawn(batch, _setting(module, "num_channels", "in_chans", "in_channels") or 3, *size)}
 
@@ -91,6 +93,13 @@ def _widths(module: nn.Module) -> list[int]:
         if value.ndim == 1:
             sizes[len(value)] = sizes.get(len(value), 0) + 1
     return sorted(sizes, key=lambda size: -sizes[size])[:_WIDTHS]
+
+
+def _widths_mapped(module: nn.Module) -> list[int]:
+    """The sizes of what its maps take, in its order, without those of vectors: the first may be that of a series."""
+    sizes = dict.fromkeys(each.in_features for each in module.modules() if isinstance(each, nn.Linear))
+    of_vectors = _widths(module)
+    return [size for size in sizes if size not in of_vectors][:_WIDTHS]
 
 
 def _image_sizes(module: nn.Module) -> Iterator[tuple[int, int]]:

@@ -283,7 +283,8 @@ def _sizes(layer: EncoderLayer) -> tuple[int, int, int]:
 def _scale(layer: EncoderLayer, close: float, where: str, findings: Findings) -> Fact:
     D, H, d = _sizes(layer)
     weights = layer.first(Weights)
-    evidence = f"scores {weights.of.name!r} are multiplied by {weights.scale:.6g} before the softmax {weights.name!r}"
+    multiplied = f"are multiplied by {weights.scale:.6g}"
+    evidence = f"scores {multiplied} at {weights.scaled!r}"
     for name, n in (("head_dim", d), ("d_model", D)):
         if abs(weights.scale * n**0.5 - 1) < close:
             return _fact("attention.scale", name, evidence)
@@ -292,7 +293,8 @@ def _scale(layer: EncoderLayer, close: float, where: str, findings: Findings) ->
     if layer.head_norms and (number := _short_number(weights.scale, close)) is not None:
         return _fact("attention.scale", number, evidence)
     known = "".join(f"{word}, and " for word in size_under_root(weights.scale**-2, d, D, H))
-    message = f"{where}{evidence}, which is {known}neither 1/√{d} (head_dim) nor 1/√{D} (d_model)"
+    scores = f"scores {weights.of.name!r} {multiplied} before the softmax {weights.name!r}"
+    message = f"{where}{scores}, which is {known}neither 1/√{d} (head_dim) nor 1/√{D} (d_model)"
     hint = "is the scale folded into the weights of query or key, or missing?"
     findings.warning("layer", "score-scale-unusual", message, hint, scale=weights.scale, at=weights.scaled)
     return _fact("attention.scale", "head_dim", evidence)
