@@ -128,6 +128,7 @@ def _is_misread(examination: Examination) -> bool:
         return True
     of_marks = "score-scale-unusual" if live else ""
     taken_for = [each for each in exported.taken_for if each.kind != of_marks]
+    taken_for.sort(key=lambda each: each.kind == "norm-approximate")  # what is nearly a norm may be one that is known
     problem = NO_LAYER + "; ".join((*(each.message for each in taken_for), unlike))
     said = {each.kind for each in exported.taken_for}
     told = (str(SourceLine.model_validate(each.about["source"])) for each in taken_for if "source" in each.about)
