@@ -64,6 +64,8 @@ def _of_place(described: ModuleDescription) -> Iterator[Finding]:
 
 _HIDE_NOTHING = ("idle", "elsewhere")
 _WITHOUT = "it is judged without"
+_OTHER_SOFTMAX = frozenset(("softmax_over_queries", "softmax_over_heads", "softmax_over_items"))
+"""Of a layer: its scores are no longer told by what a key gets."""
 
 
 def _line_of(mask: UnusableMask, described: ModuleDescription) -> str:
@@ -95,6 +97,8 @@ def _of_unusable(mask: UnusableMask, described: ModuleDescription, line: str, *,
             severity: Severity = "error" if weak else "warning"
             message, hint = f"{message}{at}: {_WITHOUT}", "what hides a position makes its scores −∞ before the softmax"
             return _finding(severity, "mask-hides-in-part", message, hint, **about, leakage=mask.leakage)
+        case "raises" if described.not_read is not None and _OTHER_SOFTMAX.intersection(described.not_read.features):
+            return _of_elsewhere(mask, described, stated=stated)  # what lowers a key's scores raises others there
         case "flipped" | "raises":
             return _of_the_sign(mask, at)
         case "idle":
@@ -192,7 +196,7 @@ def _of_name(mask: MaskArgument, described: ModuleDescription, *, stated: bool) 
     """A name that everybody knows, or its framework has a meaning for, used the other way round: what is stated is
     called by what names mean."""
     known, framework = usual_meaning(mask.argument), described.framework
-    line = described.line_of_argument(mask.argument)
+    line = described.line_of_fill(mask.argument)
     usual = known or conventional_meaning(mask.argument, framework)
     for form in mask.forms:
         if usual and form.meanings and not {usual, "additive"} & {*form.meanings}:
