@@ -37,6 +37,7 @@ from encoder_conformance.readers.module_target.past_first import with_masks_past
 from encoder_conformance.readers.module_target.probing import awake, live_semantics, refuse_what_changes_nothing
 from encoder_conformance.readers.module_target.proving import changing, is_cast, parameters_for
 from encoder_conformance.readers.module_target.reading import (
+    read_as_it_lies,
     read_off,
     refuse_one_length,
     with_a_name,
@@ -182,7 +183,8 @@ def _opened(framework: ModuleFramework, given: object, told: ToldOf) -> Examinat
         refuse_what_changes_nothing(read, x)
         semantics = live_semantics(read, x)
     lengths = () if module.called_with else lengths_taken(read, x)
-    exported = read_off(read, of_one_row(module, semantics), at_any_length=not lengths)
+    reading = partial(read_off, read, at_any_length=not lengths)
+    semantics, exported = read_as_it_lies(semantics, lambda lying: reading(of_one_row(module, lying)))
     exported = with_a_name(read, x, semantics.layout, exported, loose.tensors)
     if exported.layer is None and (whole := without_lengths(read, x)) is not None:
         without = read_off(whole, of_one_row(module, semantics), at_any_length=not lengths)
