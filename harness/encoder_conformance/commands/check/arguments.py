@@ -65,7 +65,6 @@ def _of_place(described: ModuleDescription) -> Iterator[Finding]:
 _HIDE_NOTHING = ("idle", "elsewhere")
 _WITHOUT = "it is judged without"
 _OTHER_SOFTMAX = frozenset(("softmax_over_queries", "softmax_over_heads", "softmax_over_items"))
-"""Of a layer: its scores are no longer told by what a key gets."""
 
 
 def _line_of(mask: UnusableMask, described: ModuleDescription) -> str:
@@ -76,12 +75,18 @@ def _line_of(mask: UnusableMask, described: ModuleDescription) -> str:
     return next(iter(thrown_away), described.line_of_argument(mask.argument))
 
 
+def _kind_of(mask: UnusableMask, described: ModuleDescription) -> str:
+    """What is wrong with it: beside a softmax that is not over the keys what lowers a key's scores raises others."""
+    features = described.not_read.features if described.not_read is not None else ()
+    return "elsewhere" if mask.kind == "raises" and _OTHER_SOFTMAX.intersection(features) else mask.kind
+
+
 def _of_unusable(mask: UnusableMask, described: ModuleDescription, line: str, *, stated: bool) -> Finding:
     """An error where a call raises, where a layer's mask leaves something of what it hides, and where one that can be
     nothing but a mask of padding hides nothing, or one of attention does something else."""
     name, at = mask.argument, said_at(line)
     about = {"argument": name, "form": mask.form}
-    match mask.kind:
+    match _kind_of(mask, described):
         case "refused" | "sized" | "cuda":
             return _of_refused(mask)
         case "object":
@@ -97,8 +102,6 @@ def _of_unusable(mask: UnusableMask, described: ModuleDescription, line: str, *,
             severity: Severity = "error" if weak else "warning"
             message, hint = f"{message}{at}: {_WITHOUT}", "what hides a position makes its scores −∞ before the softmax"
             return _finding(severity, "mask-hides-in-part", message, hint, **about, leakage=mask.leakage)
-        case "raises" if described.not_read is not None and _OTHER_SOFTMAX.intersection(described.not_read.features):
-            return _of_elsewhere(mask, described, stated=stated)  # what lowers a key's scores raises others there
         case "flipped" | "raises":
             return _of_the_sign(mask, at)
         case "idle":

@@ -184,13 +184,12 @@ def _opened(framework: ModuleFramework, given: object, told: ToldOf) -> Examinat
         semantics = live_semantics(read, x)
     lengths = () if module.called_with else lengths_taken(read, x)
     reading = partial(read_off, read, at_any_length=not lengths)
-    semantics, exported = read_as_it_lies(semantics, lambda lying: reading(of_one_row(module, lying)))
+    semantics, exported = read_as_it_lies(semantics, lambda each: reading(of_one_row(module, each)))
     exported = with_a_name(read, x, semantics.layout, exported, loose.tensors)
+    again = partial(read_off, semantics=of_one_row(module, semantics), at_any_length=not lengths)
     if exported.layer is None and (whole := without_lengths(read, x)) is not None:
-        without = read_off(whole, of_one_row(module, semantics), at_any_length=not lengths)
-        exported = exported if without.layer is None else without
+        exported = exported if (without := again(whole)).layer is None else without
     if exported.layer is None:
-        again = partial(read_off, semantics=of_one_row(module, semantics), at_any_length=not lengths)
         module, read, exported = _given_otherwise(module, read, x, exported, again)
     exported = exported if lengths else with_its_window(read, semantics, exported)
     notes = (*_notes(framework, given, read, x), *filled, *(_of_rows(read, x) if exported.layer is None else ()))

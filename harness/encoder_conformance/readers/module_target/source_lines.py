@@ -31,9 +31,11 @@ _READ_FOR = re.compile(r" at '[^']+', read for '([^']+)'")
 """Of a value that stands where another should: what is made of it."""
 _CLASS = re.compile(r"'([\w.]+)'")
 _NO_NORM = "no norm as norm2"
+_OF_A_NAME = re.compile(r".*[nN]orm\w*\(\s*\w+\s*\).*")
+"""A line that only hands a name on: where no frames tell the function, what the name is given is told."""
 _SUM = "a residual sum was looked for"
 _NORMS = {"LayerNormalization", "RMSNormalization", "SimplifiedLayerNormalization", "ReduceMean"}
-_OF_NORMS = {*_NORMS, "Sub", "Pow"}
+_OF_NORMS = {*_NORMS, "Sub", "Pow", "Mul"}
 """Operators that first read what is normed: those of one alone, and all."""
 _A_NORM = re.compile(r"\w*(Layer_?Norm(alization)?|RMS_?Norm)\w*|Norm")
 _OF_A_NORM, _OF_A_MAP = re.compile(r"\w*[nN]orm\w*|\w*NORM\w*"), re.compile(r"\w*(Linear|Dense|Conv1[dD])|Affine")
@@ -63,8 +65,8 @@ class SourceLines:
         """The line that places the first value or node that a sentence quotes, or reads the first constant, and what
         stands there; "" for none."""
         node = self._quoted(problem)
-        found = _READ_FOR.search(problem)
-        beside = next((each for each in self._model.graph.node if found and found[1] in each.output), None)
+        reader = _READ_FOR.search(problem)
+        beside = next((each for each in self._model.graph.node if reader and reader[1] in each.output), None)
         if node is None:
             return ""
         if _NO_NORM in problem and (found := self._of_missing_norm(node)):
@@ -85,7 +87,8 @@ class SourceLines:
         readers = self._read_by(node)
         of_norms = (each.op_type in _OF_NORMS for each in readers)
         if any(each.op_type in _NORMS for each in readers) and all(of_norms):
-            return ": ".join(filter(None, self._own(readers[0], _OF_A_NORM))) or self._found(readers[0])
+            line = ": ".join(filter(None, self._own(readers[0], _OF_A_NORM)))
+            return line or _OF_A_NAME.sub("", self._found(readers[0]))
         norm = self._norm_before(node) if beside is None else None
         return "" if norm is None else ": ".join(filter(None, self._own(self._made_at_a_line(node), _OF_A_NORM, norm)))
 
