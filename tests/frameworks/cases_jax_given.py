@@ -142,3 +142,15 @@ class CallsWithTooMany(linen.Module):
         y = linen.LayerNorm()(x)
         x = x + linen.MultiHeadDotProductAttention(num_heads=H)(y, y, y, mask)
         return x + linen.Dense(D)(linen.relu(linen.Dense(HIDDEN)(linen.LayerNorm()(x))))
+
+
+class ClipsByAFormerName(DrawsUnlessTold):
+    """It needs a mask, and calls the library by a name of which it was once told."""
+
+    def __call__(self, x: jax.Array, mask: jax.Array) -> jax.Array:  # type: ignore[override]
+        given: Any = jnp.clip
+        x = given(
+            x,
+            a_greatest=9.0,
+        )
+        return super().__call__(x) + 0 * mask.sum()

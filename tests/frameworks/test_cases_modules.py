@@ -102,6 +102,7 @@ NEEDED = {
     **dict.fromkeys(("cases_jax", "cases_jax_given", "cases_jax_held"), ("flax", "equinox", "jax2onnx")),
     "cases_keras": ("keras", "tf2onnx"),
     "cases_keras_graphs": ("keras", "tf2onnx"),
+    "cases_keras_made": ("keras", "tf2onnx"),
 }
 """File → what it needs; the others PyTorch and its exporter."""
 COMPILED = (
@@ -113,6 +114,46 @@ DUE: dict[str, dict[str, Due]] = {
         "PlainPost": right("post-norm"),
         "BeginsAsNothing": right("pre-norm"),
         "PlainByEinsum": right("pre-norm"),
+    },
+    "cases_lines": {
+        "SkipsNothingBeforeANorm": Due(
+            2, ("residual2 is missing", f"At: {line_of('# without a skip', 'cases_lines.py')}"), ()
+        ),
+        "SkipsNothingBehindItsNetwork": Due(
+            2, ("residual2 is missing", f"At: {line_of('# that adds nothing', 'cases_lines.py')}"), ()
+        ),
+        "SeesNothingAtTheEnd": Due(
+            2,
+            ("some positions are hidden from some others", f"At: {line_of('# the later alone', 'cases_lines.py')}"),
+            (),
+        )._replace(unsaid=("it takes no x", "more arguments")),
+        "SoftmaxOverQueriesBesideAMask": Due(
+            2,
+            ("the softmax of the scores is over the queries", f"At: {line_of('# over the queries', 'cases_lines.py')}"),
+            ("raises scores", "✗ mask"),
+        ),
+        "FirstConnectionTwice": mistaken(
+            "attn_connection.layer_norm.std_hat is read for norm2.gain too",
+            "ff_connection.layer_norm.std_hat, of the same size",
+            "(norms-",
+        ),
+        "UnscaledBesideNormsOfItsOwn": Due(
+            2, ("are multiplied by 1 before", f"At: {line_of('# undivided', 'cases_lines.py')}"), ()
+        ),
+        "QueryByAMapOfItsOwnClass": mistaken(
+            "(query-from-key, 0", f"At: {line_of('# by the map of keys', 'cases_lines.py')}"
+        ),
+        "NoNormBeforeItsNetwork": Due(
+            2, ("no norm as norm2", f"At: {line_of('# of what is not normed', 'cases_lines.py')}"), ()
+        ),
+        "MergedAcrossItems": Due(
+            2,
+            ("heads are put together without a transpose", f"At: {line_of('# of the items', 'cases_lines.py')}"),
+            ("a product that goes",),
+        ),
+        "ShownInTheWrongPlace": right(
+            f"true = ignore wherever it is known ({line_of('# the other way round', 'cases_lines.py')})"
+        ),
     },
     "cases_planted": {
         "DropsBesideAMask": Due(
@@ -867,9 +908,22 @@ DUE: dict[str, dict[str, Due]] = {
         "LowersAllScores": Due(2, ("are multiplied by -3.53553e+08 before the softmax", *MISTAKES), ("no softmax",)),
         "OfMish": beyond("its activation is none that a layer may have", "x * tanh(softplus(x))", "_mistakes.py:"),
     },
+    "cases_keras_made": {
+        "TagsItsWords": layers("made with --arg num_tags=10 --arg vocab_size=100"),
+        "BegunAsItIsTold": Due(0, ("This is a correct post-norm", "--arg initializer=glorot_uniform"), ("✗",)),
+        "SkipsNoNetwork": Due(
+            2, ("residual2 is missing", f"At: {line_of('# without a skip', 'cases_keras_made.py')}"), ()
+        ),
+        "HandsAListOn": Due(0, ("This is a correct post-norm", "mask-added-minus-1e9", "with mask"), ("✗",)),
+    },
     "cases_jax_given": {
         "CallsWithTooMany": Due(
             2, ("that line gives what it calls more arguments than that takes",), ("name a pair of the module",)
+        ),
+        "ClipsByAFormerName": Due(
+            2,
+            ("that line gives what it calls more arguments than that takes", "unexpected keyword argument"),
+            ("conform_inputs",),
         ),
         "NeedsThePaddingOfAnItem": right(
             "is_pad: a mask that hides nothing, bool [batch, sequence] of 0", "with is_pad"
@@ -1362,6 +1416,17 @@ def test_maps_and_a_deviation_that_undo_each_other_are_no_cause(conform: Callabl
     assert "Cause: The epsilon of norm2 is 1.00e-03" in printed, printed
     assert "does the work of" not in printed, printed
     assert "comes near with" not in printed, printed
+
+
+def test_a_bias_that_is_not_there_has_the_line_of_its_map(conform: Callable, tmp_path: Path) -> None:
+    """Before another error that has a line, too: that of a mask which everybody knows the other way round."""
+    told = ("--layer", "pre-gelu", "--dtype", "float32", "--out", tmp_path / "out")
+    ended = conform("check", HERE / "cases_lines.py:NoLastBias", *told)
+    printed = " ".join(ended.stdout.split())
+    assert ended.status == 1, printed
+    assert "it has no feed_forward.output.bias" in printed, printed
+    assert "key_padding_mask: true = attend here" in printed, printed
+    assert f"At: {line_of('# without a bias', 'cases_lines.py')}" in printed, printed
 
 
 def test_of_numbers_that_hide_alike_the_same_is_named_with_a_layer_and_without(

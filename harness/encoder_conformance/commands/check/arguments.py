@@ -64,6 +64,7 @@ def _of_place(described: ModuleDescription) -> Iterator[Finding]:
 
 _HIDE_NOTHING = ("idle", "elsewhere")
 _WITHOUT = "it is judged without"
+_OTHER_SOFTMAX = frozenset(("softmax_over_queries", "softmax_over_heads", "softmax_over_items"))
 
 
 def _line_of(mask: UnusableMask, described: ModuleDescription) -> str:
@@ -74,12 +75,18 @@ def _line_of(mask: UnusableMask, described: ModuleDescription) -> str:
     return next(iter(thrown_away), described.line_of_argument(mask.argument))
 
 
+def _kind_of(mask: UnusableMask, described: ModuleDescription) -> str:
+    """What is wrong with it: beside a softmax that is not over the keys what lowers a key's scores raises others."""
+    features = described.not_read.features if described.not_read is not None else ()
+    return "elsewhere" if mask.kind == "raises" and _OTHER_SOFTMAX.intersection(features) else mask.kind
+
+
 def _of_unusable(mask: UnusableMask, described: ModuleDescription, line: str, *, stated: bool) -> Finding:
     """An error where a call raises, where a layer's mask leaves something of what it hides, and where one that can be
     nothing but a mask of padding hides nothing, or one of attention does something else."""
     name, at = mask.argument, said_at(line)
     about = {"argument": name, "form": mask.form}
-    match mask.kind:
+    match _kind_of(mask, described):
         case "refused" | "sized" | "cuda":
             return _of_refused(mask)
         case "object":
@@ -192,7 +199,7 @@ def _of_name(mask: MaskArgument, described: ModuleDescription, *, stated: bool) 
     """A name that everybody knows, or its framework has a meaning for, used the other way round: what is stated is
     called by what names mean."""
     known, framework = usual_meaning(mask.argument), described.framework
-    line = described.line_of_argument(mask.argument)
+    line = described.line_of_fill(mask.argument)
     usual = known or conventional_meaning(mask.argument, framework)
     for form in mask.forms:
         if usual and form.meanings and not {usual, "additive"} & {*form.meanings}:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence, Sized
 
-from encoder_conformance.protocol.findings import Finding, Severity
+from encoder_conformance.protocol.findings import Finding, Severity, source_of
 from encoder_conformance.protocol.module_description import ModuleDescription
 from encoder_conformance.spec.words import some
 from encoder_conformance.subjects.cases import of_other_sizes
@@ -76,4 +76,12 @@ def _absent(described: ModuleDescription, names: Sequence[str], *, needless: boo
         severity, said = "note", f"{said} ({_SOFTMAX})"
     elif described.stated is not None:
         severity, said = "warning" if guessed else "error", f"{said}, and {described.stated.layer} has"
-    return Finding(severity=severity, kind="parameter-absent", message=said, hint=hint, about={"names": list(names)})
+    about = {"names": list(names), **source_of(_line_of_its_map(described, names) if severity == "error" else "")}
+    return Finding(severity=severity, kind="parameter-absent", message=said, hint=hint, about=about)
+
+
+def _line_of_its_map(described: ModuleDescription, names: Sequence[str]) -> str:
+    """The line of the map or norm that lacks its bias or its shift, of the first of these that has one."""
+    weights = (f"{name.rpartition('.')[0]}.{other}" for name in names for other in ("weight", "gain"))
+    sources = (described.parameters[name].own for name in weights if name in described.parameters)
+    return next((described.lines[own] for own in sources if own in described.lines), "")

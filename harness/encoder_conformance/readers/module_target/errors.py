@@ -6,6 +6,7 @@ import sys
 import sysconfig
 import traceback
 from collections.abc import Collection
+from linecache import getline
 from pathlib import Path
 from types import ModuleType
 from typing import NamedTuple
@@ -78,11 +79,20 @@ def mending(error: Exception, *own: type) -> str:
 
 
 def _is_called_with_too_many(error: TypeError) -> bool:
-    """Whether a line of the user's gives more than is taken, in so many words: no `*` hands on what it was given."""
+    """Whether a line of the user's gives more than is taken, or what is not taken by its name, in so many words: no `*`
+    hands on what it was given."""
+    own = [each for each in traceback.extract_tb(error.__traceback__) if not _is_in(each, (*_OURS, *_OTHERS))]
+    if unknown := re.search(r"\(\) got an unexpected keyword argument '(\w+)'", str(error)):
+        return bool(own) and re.search(rf"\b{unknown[1]}\s*=", _whole_statement(own[-1])) is not None
     if not re.search(r"\(\) takes .*positional arguments? but \d+ (was|were) given", str(error)):
         return False
-    own = [each for each in traceback.extract_tb(error.__traceback__) if not _is_in(each, (*_OURS, *_OTHERS))]
     return bool(own) and "*" not in (own[-1].line or "")
+
+
+def _whole_statement(frame: traceback.FrameSummary) -> str:
+    """All lines of what a frame runs."""
+    first = frame.lineno or 0
+    return "".join(getline(frame.filename, number) for number in range(first, (frame.end_lineno or first) + 1))
 
 
 def _is_set_elsewhere(error: AttributeError) -> bool:

@@ -37,6 +37,7 @@ from encoder_conformance.readers.module_target.past_first import with_masks_past
 from encoder_conformance.readers.module_target.probing import awake, live_semantics, refuse_what_changes_nothing
 from encoder_conformance.readers.module_target.proving import changing, is_cast, parameters_for
 from encoder_conformance.readers.module_target.reading import (
+    read_as_it_lies,
     read_off,
     refuse_one_length,
     with_a_name,
@@ -182,13 +183,13 @@ def _opened(framework: ModuleFramework, given: object, told: ToldOf) -> Examinat
         refuse_what_changes_nothing(read, x)
         semantics = live_semantics(read, x)
     lengths = () if module.called_with else lengths_taken(read, x)
-    exported = read_off(read, of_one_row(module, semantics), at_any_length=not lengths)
+    reading = partial(read_off, read, at_any_length=not lengths)
+    semantics, exported = read_as_it_lies(semantics, lambda each: reading(of_one_row(module, each)))
     exported = with_a_name(read, x, semantics.layout, exported, loose.tensors)
+    again = partial(read_off, semantics=of_one_row(module, semantics), at_any_length=not lengths)
     if exported.layer is None and (whole := without_lengths(read, x)) is not None:
-        without = read_off(whole, of_one_row(module, semantics), at_any_length=not lengths)
-        exported = exported if without.layer is None else without
+        exported = exported if (without := again(whole)).layer is None else without
     if exported.layer is None:
-        again = partial(read_off, semantics=of_one_row(module, semantics), at_any_length=not lengths)
         module, read, exported = _given_otherwise(module, read, x, exported, again)
     exported = exported if lengths else with_its_window(read, semantics, exported)
     notes = (*_notes(framework, given, read, x), *filled, *(_of_rows(read, x) if exported.layer is None else ()))

@@ -116,7 +116,7 @@ def _of_keys(inferred: InferredLayer, lines: SourceLines) -> Iterator[tuple[str,
         prefix, name = without_prefix(place)
         part = next((each for each in PROJECTED if name.startswith(f"attention.{each}.")), "")
         stage = inferred.stages.get(f"{prefix}{part}")
-        if part and stage is not None and (line := lines.at(repr(stage.tensor))):
+        if part and stage is not None and (line := lines.of_map(stage.tensor)):
             yield read_for(place), line
 
 

@@ -14,6 +14,7 @@ from encoder_conformance.readers.onnx_file.interface.probe_runs import SEQUENCE
 
 _NAMES = re.compile(r"x|(\w+_)?inp(ut)?s?(_\w+)?|\w*tensor|embedded\w*|encoded\w*|tokens")
 """Names of what such a function is called with."""
+_INITIALIZERS = re.compile(r"(kernel_|weights?_)?initializer")
 _OF_KERAS = "keras", "tensorflow"
 _OF_ANY_LENGTH, _OF_ONE_LENGTH = "keras.Input((None, ", "keras.Input((32, "
 """What its input begins with, as source: of any number of positions, or of the number that a graph is made for."""
@@ -27,6 +28,13 @@ def symbolic_x(found: Any, name: str, d_model: str) -> str:
     modules = (each.__name__ if inspect.ismodule(each) else _module_of(each) for each in names_of(found).values())
     uses_keras = any(each.partition(".")[0] in _OF_KERAS for each in modules)
     return f"{_OF_ANY_LENGTH}{d_model}))" if uses_keras else ""
+
+
+def initializer_of(found: Any, name: str) -> str:
+    """The source of what a layer of Keras is given for an argument that begins its weights; "" for another argument."""
+    keras = sys.modules.get("keras")
+    of_keras = keras is not None and inspect.isclass(found) and issubclass(found, keras.layers.Layer)
+    return "'glorot_uniform'" if of_keras and _INITIALIZERS.fullmatch(name) else ""
 
 
 def _module_of(value: Any) -> str:

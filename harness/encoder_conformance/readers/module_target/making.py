@@ -21,7 +21,7 @@ from encoder_conformance.readers.module_target.argument_names import (
 )
 from encoder_conformance.readers.module_target.callables import FREE, attributes_read, names_of, parameters_of
 from encoder_conformance.readers.module_target.errors import BadTarget
-from encoder_conformance.readers.module_target.graphs_of_keras import symbolic_x
+from encoder_conformance.readers.module_target.graphs_of_keras import initializer_of, symbolic_x
 from encoder_conformance.readers.module_target.importing import without_input
 
 _OF_CONFIGURATION = re.compile(r"(.*_)?(config|cfg|conf|args|hparams|opts?|params)")
@@ -153,6 +153,8 @@ def _of_class(parameter: inspect.Parameter, found: Any, known: Known, outer: tup
     name, names = parameter.name, names_of(found)
     if _draws(name, names):
         return _OF_RANDOMNESS[name]
+    if begun := initializer_of(found, name):
+        return begun
     kind = _annotated(parameter, found, names) or _part(name, found, names)
     if _OF_CONFIGURATION.fullmatch(name) and (kind is None or inspect.isclass(kind)):
         kind = _that_has_what_is_read(kind, found, name)

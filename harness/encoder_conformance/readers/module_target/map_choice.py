@@ -1,11 +1,12 @@
 """Chooses the map of own parameters to the specification's, and proves it: one that was read, or that is searched."""
 
+from collections.abc import Iterable
 from dataclasses import replace
 
 from encoder_conformance.oracle.forms import steps_of, variant_of
 from encoder_conformance.oracle.forms.norm import ANOTHER_DEVIATION
 from encoder_conformance.oracle.forms.position_bias import WRONG_BUCKETS
-from encoder_conformance.protocol.findings import SourceLine
+from encoder_conformance.protocol.findings import Finding, SourceLine
 from encoder_conformance.protocol.module_description import LiveProof
 from encoder_conformance.readers.module_target.examination import Examination
 from encoder_conformance.readers.module_target.exporting import Exported
@@ -97,6 +98,11 @@ def _is_as_read(examination: Examination, map: ElementMap, layer: Layer) -> bool
     return prove(bench, replace(map, elements=elements), layer, (*examination.absent, *unread)).holds
 
 
+def _norms_last(taken_for: Iterable[Finding]) -> list[Finding]:
+    """What is nearly a norm may be one that is known: what else was read so is the likelier reason."""
+    return sorted(taken_for, key=lambda each: each.kind == "norm-approximate")
+
+
 def _is_misread(examination: Examination) -> bool:
     """Whether the live module is something else than what was read off it, for no reason that is known. Nothing of that
     is kept, then."""
@@ -127,12 +133,11 @@ def _is_misread(examination: Examination) -> bool:
         examination.absent = examination.tied = ()
         return True
     of_marks = "score-scale-unusual" if live else ""
-    taken_for = [each for each in exported.taken_for if each.kind != of_marks]
+    taken_for = _norms_last(each for each in exported.taken_for if each.kind != of_marks)
     problem = NO_LAYER + "; ".join((*(each.message for each in taken_for), unlike))
-    said = {each.kind for each in exported.taken_for}
     told = (str(SourceLine.model_validate(each.about["source"])) for each in taken_for if "source" in each.about)
     places = filter(None, (*told, line, *(lines.get(name) for name in (*live, *twice))))
-    notes = tuple(each for each in exported.notes if each.kind not in said)
+    notes = tuple(each for each in exported.notes if each.kind not in {found.kind for found in exported.taken_for})
     examination.exported = Exported(problem=problem, where=next(places, ""), notes=notes)
     examination.layer = examination.map = examination.proof = None
     examination.absent = examination.tied = ()

@@ -186,12 +186,14 @@ def separated(map: ElementMap) -> tuple[ElementMap, tuple[tuple[str, str], ...],
 
 def _unread_beside(map: ElementMap, source: str, places: tuple[str, str]) -> str | None:
     """The own parameter that is read nowhere, and sounds most like the second of two places that read the source. Where
-    both are of one norm or linear map, one that stands beside the source comes first."""
+    both are of one norm or linear map, one that stands beside the source comes first; else one that has the source's
+    own name in another part: a gain's kin is a gain, whatever it is called."""
     shape = map.elements[places[1]].shape
     alike = [name for name in map.unused() if _of_map(map.own.shapes[name]) in (shape, shape[::-1])]
     of_one_part = len({place.rpartition(".")[0] for place in places}) == 1
     beside = [name for name in alike if of_one_part and name.rpartition(".")[0] == source.rpartition(".")[0]]
-    return best_named(beside or alike, places[1], map.own.called)
+    kin = [name for name in alike if not of_one_part and name.rpartition(".")[2] == source.rpartition(".")[2]]
+    return best_named(beside or kin or alike, places[1], map.own.called)
 
 
 def _laid_as(elements: Array, others: Array) -> Array:

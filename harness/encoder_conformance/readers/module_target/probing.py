@@ -23,9 +23,12 @@ from encoder_conformance.readers.onnx_file.interface.ports import Interface
 from encoder_conformance.readers.onnx_file.interface.probe_runs import BATCH, SEQUENCE, ProbeRun
 from encoder_conformance.spec.axes import Array
 
-_OF_NONE = "NoneType", "is not None", "Got 'None'", "None values not supported", "'bool' object"
+_OF_NONE = (
+    "NoneType", "is not None", "Got 'None'", "None values not supported", "'bool' object",
+    "can't multiply sequence by non-int",
+)  # fmt: skip
 """What Python and the frameworks raise where one computes with None, or asserts that something is not None. What
-is compared with it is one bool, and no array of them."""
+is compared with it is one bool, and no array of them. For the mask of a list of tensors Keras puts a list of None."""
 NO_KEY = re.compile(r"KeyError: '(\w+)'")
 """What Python raises where an argument is read off `**kwargs`."""
 AS_MUCH = "an encoder layer takes x [batch, sequence, d_model] and gives as much; --at names a part of a model"

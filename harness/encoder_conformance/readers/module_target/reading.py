@@ -1,6 +1,6 @@
 """What is read off a module's export, at as many positions as show it."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -57,6 +57,28 @@ def read_off(module: LiveModule, semantics: InputSemantics, *, at_any_length: bo
     if "padded" in exported.features:
         read = replace(read, otherwise=exported)
     return longer if read.unplaced and longer.features else read
+
+
+_OF_ITEMS = "from one item of the batch to another"
+
+
+def read_as_it_lies(
+    semantics: InputSemantics, read: Callable[[InputSemantics], Exported]
+) -> tuple[InputSemantics, Exported]:
+    """What is `read` off it, and of which layout of x. Where every row of x changes every other, as of heads that are
+    put together across items, x may lie either way: it lies as its attention, which goes over positions, has it."""
+    exported = read(semantics)
+    if (
+        exported.layer is None
+        and semantics.across_batch
+        and semantics.layout == "BSD"
+        and _OF_ITEMS in exported.problem
+    ):
+        turned = replace(semantics, layout="SBD", B=semantics.S, S=semantics.B)
+        otherwise = read(turned)
+        if otherwise.traced and _OF_ITEMS not in otherwise.problem:
+            return turned, otherwise
+    return semantics, exported
 
 
 _IN_TURN: set[Feature] = {"products", "side_by_side"}

@@ -30,6 +30,16 @@ _OF_A_CALL = "forward", "__call__"
 _READ_FOR = re.compile(r" at '[^']+', read for '([^']+)'")
 """Of a value that stands where another should: what is made of it."""
 _CLASS = re.compile(r"'([\w.]+)'")
+_NO_NORM = "no norm as norm2"
+_OF_A_NAME = re.compile(r".*[nN]orm\w*\(\s*\w+\s*\).*")
+"""A line that only hands a name on: where no frames tell the function, what the name is given is told."""
+_SUM = "a residual sum was looked for"
+_NORMS = {"LayerNormalization", "RMSNormalization", "SimplifiedLayerNormalization", "ReduceMean"}
+_OF_NORMS = {*_NORMS, "Sub", "Pow", "Mul"}
+"""Operators that first read what is normed: those of one alone, and all."""
+_A_NORM = re.compile(r"\w*(Layer_?Norm(alization)?|RMS_?Norm)\w*|Norm")
+_OF_A_NORM, _OF_A_MAP = re.compile(r"\w*[nN]orm\w*|\w*NORM\w*"), re.compile(r"\w*(Linear|Dense|Conv1[dD])|Affine")
+"""The names of classes that norm, and do nothing else; of those that may do more; of those that are a linear map."""
 
 
 _At = tuple[re.Match[str], int]
@@ -55,11 +65,52 @@ class SourceLines:
         """The line that places the first value or node that a sentence quotes, or reads the first constant, and what
         stands there; "" for none."""
         node = self._quoted(problem)
-        found = _READ_FOR.search(problem)
-        beside = next((each for each in self._model.graph.node if found and found[1] in each.output), None)
+        reader = _READ_FOR.search(problem)
+        beside = next((each for each in self._model.graph.node if reader and reader[1] in each.output), None)
         if node is None:
             return ""
-        return ": ".join(filter(None, self._own(self._made_at_a_line(node), True, beside))) or self._found(node)
+        if _NO_NORM in problem and (found := self._of_missing_norm(node)):
+            return found
+        if _SUM in problem and (found := self._of_missing_sum(node, beside)):
+            return found
+        return ": ".join(filter(None, self._own(self._made_at_a_line(node), _OF_A_NORM, beside))) or self._found(node)
+
+    def _of_missing_norm(self, node: onnx.NodeProto) -> str:
+        """The line that reads a residual sum which no norm stands behind, in the function that has both: that of the
+        feed-forward network."""
+        readers = [each for each in self._read_by(node) if each.op_type != "Add"]
+        return ": ".join(filter(None, self._own(readers[0], _OF_A_NORM, node))) if readers else ""
+
+    def _of_missing_sum(self, node: onnx.NodeProto, beside: onnx.NodeProto | None) -> str:
+        """The line where what a branch gives should be added: that of the norm which alone reads it, as of a post-norm
+        layer; else, where the branch is all that is given, that of the function which norms and calls it."""
+        readers = self._read_by(node)
+        of_norms = (each.op_type in _OF_NORMS for each in readers)
+        if any(each.op_type in _NORMS for each in readers) and all(of_norms):
+            line = ": ".join(filter(None, self._own(readers[0], _OF_A_NORM)))
+            return line or _OF_A_NAME.sub("", self._found(readers[0]))
+        norm = self._norm_before(node) if beside is None else None
+        return "" if norm is None else ": ".join(filter(None, self._own(self._made_at_a_line(node), _OF_A_NORM, norm)))
+
+    def _read_by(self, node: onnx.NodeProto) -> list[onnx.NodeProto]:
+        """The nodes that compute with what a node gives, however it lies."""
+        found, names = list[onnx.NodeProto](), set(node.output)
+        for each in self._model.graph.node:
+            if names.intersection(each.input):
+                if each.op_type in MOVES | IDENTITIES:
+                    names |= set(each.output)
+                else:
+                    found.append(each)
+        return found
+
+    def _norm_before(self, node: onnx.NodeProto) -> onnx.NodeProto | None:
+        """The last norm that what a node gives is made of."""
+        made_of, last = set(node.input), None
+        for each in reversed(self._model.graph.node):
+            if made_of.intersection(each.output):
+                made_of |= set(each.input)
+                last = each if last is None and each.op_type in _NORMS else last
+        return last
 
     def _found(self, node: onnx.NodeProto) -> str:
         """The line of a node of which the exporter keeps none."""
@@ -95,6 +146,11 @@ class SourceLines:
         node = self._quoted(evidence)
         return "" if node is None else self._own(node)[0]
 
+    def of_map(self, value: str) -> str:
+        """The line that calls the map which makes this value: where its class is the user's own, no line in that."""
+        node = self._quoted(repr(value))
+        return "" if node is None else self._own(node, _OF_A_MAP)[0] or self._own(node)[0]
+
     def of_parameters(self, own: OwnParameters, marks: Array) -> Iterator[tuple[str, str]]:
         """Own parameter → the line that reads it, of several the last, as where one is read for another; of a norm's
         the line that calls it. `marks`: the number of each own element [n]."""
@@ -108,7 +164,7 @@ class SourceLines:
                 continue
             at = order[min(int(np.searchsorted(ascending, values[0])), len(marks) - 1)]
             if marks[at] == values[0]:
-                line, _ = self._own(self._with_a_line(tensor.name, readers), placing=True)
+                line, _ = self._own(self._with_a_line(tensor.name, readers), _OF_A_NORM)
                 yield next(name for end, name in owners if at < end), line
 
     def _with_a_line(self, name: str, readers: dict[str, onnx.NodeProto]) -> onnx.NodeProto:
@@ -133,27 +189,27 @@ class SourceLines:
         return nearest
 
     def _own(
-        self, node: onnx.NodeProto, placing: bool = False, beside: onnx.NodeProto | None = None
+        self, node: onnx.NodeProto, around: re.Pattern[str] | None = None, beside: onnx.NodeProto | None = None
     ) -> tuple[str, str]:
-        """`placing`: of a norm the line that calls it, and none in its own file. `beside`: the line of the function
-        that leads to this one, too."""
-        lines, own = self._frames(node, placing)
+        """`around`: of a class of such a name the line that calls it, and none in its own file. `beside`: the line of
+        the function that leads to this one, too."""
+        lines, own = self._frames(node, around)
         if beside is not None:
-            own = _shared(own, self._frames(beside, placing)[1]) or own
+            own = _shared(own, self._frames(beside, around)[1]) or own
         if not own:
             return "", ""
         found, at = own[-1]
         code = lines[at + 1] if at + 1 < len(lines) and not _FRAME.match(lines[at + 1]) else ""
         return f"{Path(found[1]).name}:{found[2]}", code
 
-    def _frames(self, node: onnx.NodeProto, placing: bool) -> tuple[list[str], list[_At]]:
+    def _frames(self, node: onnx.NodeProto, around: re.Pattern[str] | None) -> tuple[list[str], list[_At]]:
         """The lines of its trace, and those frames among them that may be told, the outermost first."""
         trace = next((entry.value for entry in node.metadata_props if entry.key == _TRACE), "")
         lines = [line.strip() for line in trace.splitlines() if line.strip()]
         frames = [(found, at) for at, line in enumerate(lines) if (found := _FRAME.match(line))]
         theirs = tuple(f"{folder}{os.sep}" for folder in (self._library or _OURS, _OURS))
         own = [each for each in frames if not each[0][1].startswith((*theirs, "<"))]  # "<…>" is code of no file
-        own = _of_the_layer(own, node, placing=placing)
+        own = _of_the_layer(own, node, around)
         layers = [each for each in frames if _LAYERS in each[0][1] and not each[0][1].endswith(_CALLS)]
         return lines, own or layers  # a framework's own module
 
@@ -170,22 +226,30 @@ def _shared(frames: list[_At], others: list[_At]) -> list[_At]:
     return kept
 
 
-def _of_the_layer(frames: list[_At], node: onnx.NodeProto, *, placing: bool) -> list[_At]:
+def _of_the_layer(frames: list[_At], node: onnx.NodeProto, named: re.Pattern[str] | None) -> list[_At]:
     """Of installed packages the frames of those alone that the modules are of, which are called: what rearranges for
     them is another's."""
     classes = _CLASS.findall(next((entry.value for entry in node.metadata_props if entry.key == _CLASSES), ""))
     around = [*classes[:1], *classes][:-2]  # the last ones are the operator, and a module that may only rearrange
     packages = {name.partition(".")[0] for name in around}
     kept = [each for each in frames if (package := _package(each[0][1])) is None or package in packages]
-    around_norm = _around_norm(kept, classes[-2]) if placing and len(classes) > 1 else kept
-    return around_norm or kept or frames
+    outside = _outside(kept, _outermost_norm(classes[:-1]), named) if named and len(classes) > 1 else kept
+    return outside or kept or frames
 
 
-def _around_norm(frames: list[_At], innermost: str) -> list[_At]:
-    """The frames that lead to the call of the `innermost` module, where that is a norm, whose file may be the layer's,
-    too; all where it is none."""
+def _outermost_norm(classes: list[str]) -> str:
+    """The innermost class, or of classes that norm and hold one another the outermost."""
+    at = len(classes) - 1
+    while at > 0 and all(_A_NORM.fullmatch(each.rpartition(".")[2]) for each in classes[at - 1 : at + 1]):
+        at -= 1
+    return classes[at]
+
+
+def _outside(frames: list[_At], innermost: str, named: re.Pattern[str]) -> list[_At]:
+    """The frames that lead to the call of the `innermost` module, where that is `named` so, as a norm is, whose file
+    may be the layer's, too; all where it is not."""
     module, _, name = innermost.rpartition(".")
-    if "norm" not in name.lower():
+    if not named.fullmatch(name):
         return frames
     within = [found[1].endswith(f"{module.replace('.', os.sep)}.py") for found, _ in frames]
     calls = [at for at, (found, _) in enumerate(frames) if within[at] and found[3] in _OF_A_CALL]

@@ -1,0 +1,79 @@
+"""Models and layers of Keras that are made of what their arguments' names say, and called with what they need."""
+
+from typing import Any
+
+import bare_keras as bare
+import keras
+import tensorflow as tf
+from keras import layers
+
+
+class TagsItsWords(keras.Model):
+    """From ids to as many numbers as there are tags for each."""
+
+    def __init__(self, num_tags: int, vocab_size: int) -> None:
+        super().__init__()
+        self.words, self.block = layers.Embedding(vocab_size, 16), bare.Block(16)
+        self.tags = layers.Dense(num_tags, activation="softmax")
+
+    def call(self, ids: Any) -> Any:
+        return self.tags(self.block(self.words(ids)))
+
+
+class BegunAsItIsTold(layers.Layer):
+    def __init__(self, d_model: int, num_heads: int, dff: int, initializer: Any) -> None:
+        super().__init__()
+        begun: dict[str, Any] = {"kernel_initializer": initializer}
+        self.attention = layers.MultiHeadAttention(num_heads, d_model // num_heads, **begun)
+        self.up, self.down = layers.Dense(dff, "relu", **begun), layers.Dense(d_model, **begun)
+        self.norm1, self.norm2 = layers.LayerNormalization(), layers.LayerNormalization()
+
+    def call(self, x: Any) -> Any:
+        x = self.norm1(x + self.attention(x, x))
+        return self.norm2(x + self.down(self.up(x)))
+
+
+class _OfAList(layers.Layer):
+    """Attention of a list: Keras gives it a list of masks, each None, in the place of one."""
+
+    def __init__(self, d: int, heads: int) -> None:
+        super().__init__()
+        self.heads = heads
+        self.q, self.k, self.v, self.o = (layers.Dense(d) for _ in range(4))
+
+    def call(self, inputs: Any, mask: Any = None) -> Any:
+        q, k, v = (self.cut(part(each)) for part, each in zip((self.q, self.k, self.v), inputs, strict=True))
+        scores = tf.matmul(q, k, transpose_b=True) / q.shape[-1] ** 0.5
+        if mask is not None:
+            scores += mask * -1e9
+        made = tf.transpose(tf.matmul(tf.nn.softmax(scores), v), (0, 2, 1, 3))
+        return self.o(tf.reshape(made, tf.shape(inputs[0])))
+
+    def cut(self, x: Any) -> Any:
+        return tf.transpose(tf.reshape(x, (tf.shape(x)[0], -1, self.heads, x.shape[-1] // self.heads)), (0, 2, 1, 3))
+
+
+class HandsAListOn(layers.Layer):
+    def __init__(self, d_model: int, num_heads: int, dff: int) -> None:
+        super().__init__()
+        self.attention = _OfAList(d_model, num_heads)
+        self.up, self.down = layers.Dense(dff, "relu"), layers.Dense(d_model)
+        self.norm1, self.norm2 = layers.LayerNormalization(), layers.LayerNormalization()
+
+    def call(self, x: Any, mask: Any = None) -> Any:
+        x = self.norm1(x + self.attention([x, x, x], mask=mask))
+        return self.norm2(x + self.down(self.up(x)))
+
+
+class SkipsNoNetwork(layers.Layer):
+    def __init__(self, d_model: int, num_heads: int, dff: int) -> None:
+        super().__init__()
+        self.attention = layers.MultiHeadAttention(num_heads, d_model // num_heads)
+        self.up, self.down = layers.Dense(dff, "relu"), layers.Dense(d_model)
+        self.norm1, self.norm2 = layers.LayerNormalization(), layers.LayerNormalization()
+        self.drop = layers.Dropout(0.1)
+
+    def call(self, x: Any) -> Any:
+        x = self.norm1(x + self.attention(x, x))
+        made = self.down(self.up(x))
+        return self.norm2(self.drop(made))  # without a skip
