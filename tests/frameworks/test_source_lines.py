@@ -124,7 +124,11 @@ def test_a_refusal_is_of_the_line_of_the_layer_that_places_what_it_names(
 @pytest.mark.parametrize(
     ("name", "said", "code"),
     [
-        ("SideBySide", "attention and the feed-forward network stand side by side", "self.attended(self.norm1(x), mask) + "),
+        (
+            "SideBySide",
+            "attention and the feed-forward network stand side by side",
+            "self.attended(self.norm1(x), mask) + ",
+        ),
         ("Placed", "numbers that do not depend on x are added to it, as positions are", "torch.sin(positions"),
     ],
 )
