@@ -267,7 +267,7 @@ def rows() -> Iterator[tuple[str, str, int, str]]:
 
 @pytest.mark.parametrize(
     ("file", "source", "status", "said"),
-    [row if row[:2] == ("scale", "made") else of_a_release(*row) for row in rows()],
+    [row if row[:2] in (("scale", "made"), ("made", "right.npz")) else of_a_release(*row) for row in rows()],
 )
 def test_each_source_ends_with_its_own_sentence(
     file: str, source: str, status: int, said: str, folder: Path, conform: Callable, tmp_path: Path

@@ -22,6 +22,7 @@ class Answer:
 
 
 class Base(nn.Module):
+    # No layer can be read of it: attention and a gated network stand side by side, and nothing skips them.
     def __init__(self):
         super().__init__()
         torch.manual_seed(0)
@@ -35,7 +36,7 @@ class Base(nn.Module):
         q, k, v = (t.unflatten(-1, (2, 8)).transpose(1, 2) for t in self.qkv(h).chunk(3, -1))
         s = (q @ k.transpose(-1, -2) / 8**0.5).masked_fill(mask[:, None, None] == 0, torch.finfo(q.dtype).min)
         a, b = self.up(h).chunk(2, -1)
-        y = x + self.o((s.softmax(-1) @ v).transpose(1, 2).flatten(2)) + self.down(F.silu(a) * b)
+        y = self.o((s.softmax(-1) @ v).transpose(1, 2).flatten(2)) + self.down(F.silu(a) * b)
         return y, y[:, 0]
 
 

@@ -148,7 +148,8 @@ def test_a_size_that_is_fixed_is_that_of_its_layout(judged: Judge, tmp_path: Pat
 
 UNUSUAL_NORM = (
     "norm is post-norm rms_norm, which no published encoder known here has; usual: post-norm layer_norm (bert), "
-    "pre-norm layer_norm (megatron_bert), pre-norm rms_norm (t5), sandwich-norm rms_norm (t5gemma)"
+    "pre-norm layer_norm (megatron_bert), pre-norm rms_norm (t5), res-post-norm layer_norm (swinv2), "
+    "res-post-norm rms_norm (olmo2), sandwich-norm rms_norm (t5gemma)"
 )
 
 

@@ -24,6 +24,7 @@ from encoder_conformance.commands.options import (
     shown_progress,
     worker_limits,
 )
+from encoder_conformance.commands.validate.against_saved import is_saved
 from encoder_conformance.commands.validate.evidence import ValidationRequest
 from encoder_conformance.commands.validate.rounding.fixing import fixed
 from encoder_conformance.commands.validate.runtimes import RUNTIMES
@@ -163,8 +164,9 @@ def validate_(
         raise InputError("are those of a layer", where="--parameters", hint=f"--layer: {hint}")
     stated["parameters"] = layer_parameters_of(stated["layer"], parameters) if parameters else None
     if against is not None:
-        refuse_files(*filter(is_module, (against,)))
         stated["against"] = SubjectRequest(against, arguments, at=at)
+        if is_module(against) and not is_saved(stated["against"]):
+            refuse_files(against)
     elif arguments or at:
         raise InputError("is of a source", where="--arg, --at", hint="--against names it")
     for name in stated["deviations"]:
