@@ -737,7 +737,7 @@ DUE: dict[str, dict[str, Due]] = {
         ),
         "WithoutPadding": right("post-norm", "with padding (true = ignore) and without"),
         "OfThreeItems": refused("its batch has to be a multiple of 3: it takes x [3, 5, 24], and no [4, 5, 24]"),
-        "OfFivePositions": Due(0, ("This is a correct post-norm", "up to 5 positions"), ("✗",)),
+        "OfFivePositions": Due(0, ("This is a correct post-norm", "of 5 positions"), ("✗",)),
         "SortedByLength": right("post-norm", "with padding (true = ignore) and without"),
         "Chunked": right("post-norm", "with padding (true = ignore) and without"),
         "FilledUp": right("post-norm", "with padding (true = ignore) and without"),
