@@ -61,18 +61,18 @@ class Take:
             own = own.reshape([sizes[size] if isinstance(size, str) else size for size in self.shape])
         return np.ascontiguousarray(own)
 
-    def to_spec(self, own: Array, spec_shape: tuple[int, ...]) -> list[Array]:
-        """The inverse: the sources, each of `spec_shape`, or with `part` one piece of the source."""
-        transposed = spec_shape[::-1] if self.transpose else spec_shape
+    def to_spec(self, own: Array, *spec_shapes: tuple[int, ...]) -> list[Array]:
+        """The inverse: the sources, each of its own shape, or with `part` one piece of the source."""
+        due = [list(shape[::-1] if self.transpose else shape) for shape in spec_shapes]
         if self.part:
             _, count, axis = self.part
-            piece_shape = list(transposed)
-            piece_shape[axis] //= count
-            pieces = [own.reshape(piece_shape)]
+            due[0][axis] //= count
+            pieces = [own.reshape(due[0])]
         else:
-            fused_shape = list(transposed)
-            fused_shape[self.fuse] *= len(self.sources)
-            pieces = np.split(own.reshape(fused_shape), len(self.sources), axis=self.fuse)
+            ends = np.cumsum([shape[self.fuse] for shape in due])
+            whole = [*due[0]]
+            whole[self.fuse] = ends[-1]
+            pieces = np.split(own.reshape(whole), ends[:-1], axis=self.fuse)
         return [np.ascontiguousarray(piece.T if self.transpose else piece) for piece in pieces]
 
 
@@ -120,7 +120,7 @@ class ParameterMap:
         spec: dict[str, Array] = {}
         parts: dict[str, list[tuple[int, int, Array]]] = {}
         for name, take in self.takes.items():
-            sources = take.to_spec(np.asarray(own[name]), self._shapes[take.sources[0]])
+            sources = take.to_spec(np.asarray(own[name]), *(self._shapes[source] for source in take.sources))
             if take.part:
                 axis = 1 - take.part[2] if take.transpose else take.part[2]
                 parts.setdefault(take.sources[0], []).append((take.part[0], axis, sources[0]))

@@ -89,6 +89,15 @@ def test_parts_along_either_axis(
         assert np.array_equal(own[f"own{i}"], piece)
 
 
+@pytest.mark.parametrize("transpose", [False, True])
+def test_fused_sources_of_different_sizes(transpose: bool) -> None:
+    """As one map of x makes queries, fewer keys, and the hidden features of a network beside attention."""
+    spec = {"hidden": drawn((4, 6)), "query": drawn((4, 4), 24), "key": drawn((4, 2), 40)}
+    take = Take(*spec, transpose=transpose, fuse=0 if transpose else 1)
+    own = there_and_back({"all": take}, spec, layer_of(2, 2, 6))
+    assert own["all"].shape == ((12, 4) if transpose else (4, 12))
+
+
 @repeatably
 @given(sizes=SIZES)
 def test_shapes_by_the_names_of_sizes(sizes: tuple[int, int, int]) -> None:
