@@ -9,10 +9,10 @@ stay, that takes a tenth of it.
 import ctypes
 import gc
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
-_MMAP_THRESHOLD, _ARENA_MAX = -3, -8
+_TRIM_THRESHOLD, _MMAP_THRESHOLD, _ARENA_MAX = -1, -3, -8
 """`mallopt`'s parameters, as <malloc.h> numbers them. Setting one ends its automatic adjustment."""
 _OBJECTS_BETWEEN_COLLECTIONS = 20_000
 _OBJECTS_OF_AN_IMPORT = 1_000_000
@@ -20,12 +20,20 @@ _OBJECTS_OF_AN_IMPORT = 1_000_000
 
 def give_large_arrays_back() -> None:
     """Fix the threshold at 256 KiB and the number of arenas at two. No effect with another C library."""
-    if sys.platform != "linux":
-        return
-    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    _mallopt({_MMAP_THRESHOLD: 1 << 18, _ARENA_MAX: 2})
+
+
+def keep_large_arrays() -> None:
+    """Give no array of up to 32 MiB back, nor its place: one that is as large follows, and the system would clear a
+    page for every 4 KiB of it. For what evaluates a few cases many times."""
+    _mallopt({_MMAP_THRESHOLD: 32 << 20, _TRIM_THRESHOLD: 256 << 20})
+
+
+def _mallopt(settings: Mapping[int, int]) -> None:
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None) if sys.platform == "linux" else None
     if mallopt is not None:
-        mallopt(_MMAP_THRESHOLD, 1 << 18)
-        mallopt(_ARENA_MAX, 2)
+        for parameter, value in settings.items():
+            mallopt(parameter, value)
 
 
 def give_freed_memory_back() -> None:

@@ -5,8 +5,9 @@ A layout is found at the sizes of the trace and holds at all others.
 
 from dataclasses import dataclass
 from functools import cache
-from itertools import combinations_with_replacement, pairwise, permutations
+from itertools import accumulate, pairwise, permutations, product
 from math import prod
+from operator import mul
 
 import numpy as np
 
@@ -59,14 +60,17 @@ def layout_of(index: Array, letters: str, sizes: Sizes) -> Layout | None:
 
 @cache
 def _ways(letters: str, dims: tuple[int, ...], shape: tuple[int, ...]) -> list[tuple[str, ...]]:
-    """Every way to write letters of sizes `dims` as axes of sizes `shape`; last those with an axis of no letter."""
+    """Every way to write letters of sizes `dims` as axes of sizes `shape`, of as many elements; last those with an axis
+    of no letter."""
     size = dict(zip(letters, dims, strict=True))
-    orders = [
-        tuple("".join(order[start:stop]) for start, stop in pairwise((0, *cuts, len(order))))
-        for order in permutations(letters)
-        for cuts in combinations_with_replacement(range(len(letters) + 1), len(shape) - 1)
-    ]
-    fitting = [axes for axes in orders if shape == tuple(prod(size[letter] for letter in axis) for axis in axes)]
+    ends = list(accumulate(shape[:-1], mul))  # an axis ends where the letters before it hold as many elements
+    fitting = []
+    for order in permutations(letters):
+        held = list(accumulate((size[letter] for letter in order), mul, initial=1))
+        places = ([place for place, elements in enumerate(held) if elements == end] for end in ends)
+        for cuts in product(*places):
+            if all(cut <= later for cut, later in pairwise(cuts)):
+                fitting.append(tuple("".join(order[start:stop]) for start, stop in pairwise((0, *cuts, len(order)))))
     return sorted(fitting, key=lambda axes: axes.count(""))
 
 
