@@ -328,6 +328,14 @@ def test_an_answer_that_depends_on_what_was_asked_before(validated: Callable, tm
     assert "given(*(1, 1))" in program
 
 
+def test_what_was_asked_before_is_the_cause_of_what_is_right_in_a_fresh_session(validated: Callable) -> None:
+    """No other is looked for, and no level of optimisation is to blame in a runtime that was asked something before."""
+    found = validated(lie="y += (1 in asked[:-1]) * (x.shape[1] >= 16)", only_at="extended")
+    [message] = errors(found)["history"]
+    assert message.endswith("from the answer of a fresh session; its 2 wrong answers are right in one")
+    assert found.diagnoses == ()
+
+
 @pytest.mark.release
 def test_the_node_out_of_line_is_named_and_the_deviation(validated: Callable) -> None:
     found = validated(norm={"epsilon": 1e-3})

@@ -33,7 +33,8 @@ class Dependence:
     """An answer at `size` [batch, sequence] that is another after a run at `before` than as the first of all.
 
     `rms` is in √2 σ. `least`: the least sequence that is wrong after `before`, in the batch of `size`; None where it
-    was not looked for.
+    was not looked for. `explains`: how many answers to the cases were wrong, each of which is right as the first of
+    all; 0 where one is not, or none was.
     """
 
     before: tuple[int, int]
@@ -41,12 +42,15 @@ class Dependence:
     rms: float
     problem: str
     least: int | None = None
+    explains: int = 0
 
     def __str__(self) -> str:
         batch, sequence = self.before
         lengths = f"lengths from {self.least} on are wrong" if self.least else f"length {self.size[1]} is wrong"
         far = self.problem or f"rms {self.rms:.3g} √2 σ at batch {self.size[0]}, sequence {self.size[1]}"
-        return f"after a run at batch {batch}, sequence {sequence}, {lengths}: {far} from the answer of a fresh session"
+        said = f"after a run at batch {batch}, sequence {sequence}, {lengths}: {far} from the answer of a fresh session"
+        wrong = "its wrong answer is" if self.explains == 1 else f"its {self.explains} wrong answers are"
+        return f"{said}; {wrong} right in one" if self.explains else said
 
 
 def ask_history(session: Session, tasks: Mapping[str, Task], expected: Mapping[str, Expected]) -> Dependence | None:

@@ -12,6 +12,7 @@ from encoder_conformance.diagnosis.observations import Observations
 from encoder_conformance.implementation.interpreter import Missing, Ready, resolve
 from encoder_conformance.implementation.limitations import Declared
 from encoder_conformance.implementation.manifest import read_implementation
+from encoder_conformance.implementation.task import Task
 from encoder_conformance.judging.asking import JudgedAnswer
 from encoder_conformance.judging.loop import judge
 from encoder_conformance.judging.records import Record
@@ -252,12 +253,16 @@ def _ask(
     tasks = plan(run.found.implementation, list(questions.cases), (questions.dtype,))
     # Stages last: they are asked of another session of the runtime, and a worker holds one at a time of a large file.
     stages_last = sorted(tasks, key=lambda task: task.check == "stages")
-    asked = (replace(task, rounded_as=questions.rounded_as) for task in stages_last)
+    asked = [replace(task, rounded_as=questions.rounded_as) for task in stages_last]
     subject = Subject(run.name, session, run.found.implementation)
     for answer in judge(subject, asked, lambda case: questions.expected[case.id], run.seen):
         run.answers[answer.task.case.id, answer.task.check] = answer
         report(run, answer.record)
     _ask_history(run, session, questions)
+    if run.dependence is not None:
+        wrong = [answer.task for answer in run.answers.values() if answer.record.outcome not in EXPECTED]
+        if _right_alone(subject, wrong, questions):
+            run.dependence = replace(run.dependence, explains=len(wrong))
     run.versions = session.versions
     session.close()
 
@@ -278,3 +283,13 @@ def _ask_history(run: RuntimeRun, session: Session, questions: RuntimeQuestions)
     }
     run.asked_history = {SMALL, LARGE} <= tasks.keys()
     run.dependence = ask_history(session, tasks, expected)
+
+
+def _right_alone(subject: Subject, wrong: Sequence[Task], questions: RuntimeQuestions) -> bool:
+    """Whether each of these, which was answered wrongly, is answered rightly as the first of all."""
+    for task in wrong:
+        subject.worker.forget()
+        answers = judge(subject, [task], lambda case: questions.expected[case.id], Observations())
+        if any(answer.record.outcome not in EXPECTED for answer in answers):
+            return False
+    return True

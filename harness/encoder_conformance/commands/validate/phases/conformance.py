@@ -141,11 +141,14 @@ def diagnoses(evidence: ValidationEvidence) -> tuple[Diagnosis, ...]:
     """Those of the first run that has any: a file has the same causes, whatever runs it.
 
     None where one layer of a stack is seen to be another: that is the cause, no bug of the catalogue is of one layer
-    alone, and to play all of them in a large file takes minutes. None where a choice of its source's explains all.
+    alone, and to play all of them in a large file takes minutes. None where a choice of its source's explains all, and
+    of a run whose wrong answers are right in a fresh session: what it was asked before is their cause.
     """
     told = evidence.choice is not None or any(each.kind == "layers-differ" for each in evidence.description.findings)
     if evidence.answers is not None and not told:
         for run in evidence.answers.in_sigma:
+            if run.dependence is not None and run.dependence.explains:
+                continue
             if found := run.seen.diagnoses(run.name):
                 return tuple(found)
     return ()

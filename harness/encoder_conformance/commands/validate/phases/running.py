@@ -1,6 +1,6 @@
 """The phases of runtimes and levels: which load the file, agree, and depend on what was asked before; and the cost."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 
 import numpy as np
 
@@ -106,7 +106,10 @@ def levels(evidence: ValidationEvidence) -> Assessment:
     apart: dict[bool, list[tuple[str, Difference]]] = {False: [], True: []}
     for name, each in differences:
         apart[{(first, each[0]), (name, each[0])} <= lost].append((name, each))
-    return Assessment(summary, [each for some in apart.values() for each in _level_findings(_largest(some), first)])
+    levels = {run.name for run in answers.working if run.level}
+    return Assessment(
+        summary, [each for some in apart.values() for each in _level_findings(_largest(some), first, levels)]
+    )
 
 
 def _largest(differences: Iterable[tuple[str, Difference]]) -> dict[str, Difference]:
@@ -118,13 +121,14 @@ def _largest(differences: Iterable[tuple[str, Difference]]) -> dict[str, Differe
     return found
 
 
-def _level_findings(largest: dict[str, Difference], first: str) -> Iterator[PhaseFinding]:
+def _level_findings(largest: dict[str, Difference], first: str, levels: Collection[str]) -> Iterator[PhaseFinding]:
+    """`levels`: the runs of a runtime that has levels to choose among."""
     for name, (case, verdict) in largest.items():
         if not verdict.conforms:
             problem = verdict.problem or f"rms {verdict.rms or 0:.3g} √2 σ, max {verdict.max or 0:.3g} √2 σ"
             message = f"{name} and {first} differ in {case}: {problem}"
             hint = "deploy with a level that is right (SessionOptions.graph_optimization_level), or name what it fuses "
-            hint += "in disabled_optimizers"
+            hint = f"{hint}in disabled_optimizers" if name in levels else ""
             about = {"beside": first, "case": case, "rms": verdict.rms, "max": verdict.max}
             yield _of_run("levels", "error", "levels-differ", message, hint, name, **about)
 
