@@ -8,7 +8,7 @@ from encoder_conformance.impls.jax_pure.attention import Attention
 from encoder_conformance.impls.jax_pure.embedding import Embedding, LearnedPositions
 from encoder_conformance.impls.jax_pure.encoder import EncoderLayer, SubLayer
 from encoder_conformance.impls.jax_pure.feed_forward import FeedForward
-from encoder_conformance.impls.jax_pure.positions import PositionBias, Rotation, Window
+from encoder_conformance.impls.jax_pure.positions import ClippedBias, PositionBias, Rotation, Window
 from encoder_conformance.impls.jax_pure.primitives import Norm, layer_norm, rms_norm
 from encoder_conformance.impls.jax_pure.softmax import MaskedSoftmax
 from encoder_conformance.impls.jax_pure.stack import CrossAttention, Encoder, sinusoidal
@@ -71,5 +71,6 @@ def options_of(layer: Description, number: int) -> dict[str, Any]:
     if norm := chosen.get("qk_norm"):
         options |= {"norm": Norm(NORMS[norm["kind"]], layer["norm"]["epsilon"]), "over_all": norm["over"] == "all"}
     if bias := chosen.get("position_bias"):
-        options["position_bias"] = PositionBias(**bias)
+        by_bucket = ClippedBias if bias.get("distances") == "clipped" else PositionBias
+        options["position_bias"] = by_bucket(bias["buckets"], bias["max_distance"])
     return {**options, "softcap": chosen.get("softcap")}

@@ -57,6 +57,13 @@ class PositionBias:
         return (apart > 0) * half + jnp.where(distance < exact, distance, far)
 
 
+class ClippedBias(PositionBias):
+    """A bias that is learned for each head and distance key − query, up to a largest one on each side."""
+
+    def bucket(self, apart: Array) -> Array:
+        return jnp.clip(apart, -self.max_distance, self.max_distance) + self.max_distance
+
+
 class Window(WindowChoice):
     def joined(self, allowed: Array | None, S: int) -> Array:
         """The mask, and that of the window, [1, 1, S, S] or as wide as the mask."""

@@ -57,6 +57,13 @@ class PositionBias(layers.Layer):
         return ops.where(apart > 0, half, 0) + ops.where(distance < exact, distance, far)
 
 
+class ClippedBias(PositionBias):
+    """A bias that is learned for each head and distance key − query, up to a largest one on each side."""
+
+    def bucket(self, apart: Tensor) -> Tensor:
+        return ops.clip(apart, -self.max_distance, self.max_distance) + self.max_distance
+
+
 class Window(WindowChoice):
     def joined(self, mask: Tensor | None, x: Tensor) -> Tensor:
         """The mask, and [1, 1, S, S] of the window, for x [B, S, D]."""

@@ -74,7 +74,7 @@ def _of_shared_heads(attention: Mapping[str, Any], d: int) -> dict[str, Any]:
 
 def _of_positions(layer: Mapping[str, Any]) -> dict[str, Any]:
     """Sizes of what is rotated (E-22), the ends of the window (E-26), the first distance of each bucket but the first
-    (E-23), and the row of position 0 (E-37)."""
+    (E-23), or the last ones (E-42), and the row of position 0 (E-37)."""
     attention, found = layer["attention"], dict[str, Any]()
     if rope := attention.get("rope"):
         d = head_dim(with_attributes(layer))
@@ -83,7 +83,10 @@ def _of_positions(layer: Mapping[str, Any]) -> dict[str, Any]:
         found |= {"pairs_of_neighbours": [0, 0, 0, n // 2, 2], "features_of_heads": [0, 0, 0, n]}
     if window := attention.get("window"):
         found |= {"keys_before": -window["left"], "keys_after": window["right"]}
-    if bias := attention.get("position_bias"):
+    bias = attention.get("position_bias")
+    if bias and bias.get("distances") == "clipped":
+        found |= {"farthest_before": -bias["max_distance"], "farthest_after": bias["max_distance"]}
+    elif bias:
         half, distances = bias["buckets"] // 2, np.arange(bias["max_distance"] + 1)
         bucket = _bucket(distances, half, bias["max_distance"])
         found |= {"half_of_buckets": half, "bucket_starts": [int(np.argmax(bucket >= n)) for n in range(1, half)]}

@@ -11,7 +11,7 @@ SHARED = ("places", "apart", "buckets")
 
 
 def places(form: Form) -> Lines:
-    """places [S], apart [S, S], key less query, and the bucket of each (E-23)."""
+    """places [S], apart [S, S], key less query, and the bucket of each (E-23, E-42)."""
     if not form.reads_positions:
         return []
     lines = [
@@ -21,7 +21,15 @@ def places(form: Form) -> Lines:
         "query_places = Unsqueeze(places, last_axis)",
         "apart = Sub(places, query_places)",
     ]
-    if form.attention.get("position_bias"):
+    if not (bias := form.attention.get("position_bias")):
+        return lines
+    if bias.get("distances") == "clipped":
+        lines += [
+            "clipped_before = Max(apart, farthest_before)",
+            "clipped = Min(clipped_before, farthest_after)",
+            "buckets = Sub(clipped, farthest_before)",
+        ]
+    else:
         lines += [
             "distance = Abs(apart)",
             "distances = Unsqueeze(distance, last_axis)",

@@ -55,6 +55,13 @@ class PositionBias(nn.Module):
         return (apart > 0).long() * half + torch.where(distance < exact, distance, far)
 
 
+class ClippedBias(PositionBias):
+    """A bias that is learned for each head and distance key − query, up to a largest one on each side."""
+
+    def bucket(self, apart: Tensor) -> Tensor:
+        return apart.clamp(-self.max_distance, self.max_distance) + self.max_distance
+
+
 class Window(WindowChoice):
     def joined(self, mask: Tensor | None, x: Tensor) -> Tensor:
         """The mask, and [S, S] of the window, for x [B, S, D]."""

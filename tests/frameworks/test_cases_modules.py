@@ -470,7 +470,7 @@ DUE: dict[str, dict[str, Due]] = {
         "QKNorm": right("layer_norm of query and key over each head"),
         "QKNormRMS": beyond("the norms differ: query_heads_norm is rms_norm with epsilon 1e-06"),
         "QKNormOfAllHeads": right("layer_norm of query and key over all heads"),
-        "RelativeBias": beyond(*DISTANCE, "a table has 15 rows for them"),
+        "RelativeBias": right("pre-norm", "position bias by distance up to 7"),
         "RelativeBiasOfHeads": beyond(*DISTANCE),
         "ALiBi": beyond(*DISTANCE),
         "ALiBiSubtracted": beyond(*DISTANCE),
@@ -493,6 +493,20 @@ DUE: dict[str, dict[str, Due]] = {
         "MaximumBeforeMask": right("pre-norm"),
         "DividedBehind": refused("attention's weights are divided by their sum after the product with the values"),
         "OneMoreInTheSum": beyond("as of a sigmoid, a ReLU, or a softmax whose sum has a term more"),
+    },
+    "cases_distances": {
+        "OfDistance": right("pre-norm", "position bias by distance up to 7"),
+        "OfTurnedDistance": Due(
+            0, ("This is a correct pre-norm", "by distance up to 63", "up to 64 positions"), ("✗",)
+        ),
+        "OfDistanceByHeads": right("post-norm", "position bias by distance up to 7"),
+        "OfTwiceTheLength": Due(
+            0, ("This is a correct pre-norm", "by distance up to 31", "up to 32 positions"), ("✗",)
+        ),
+        "OfAnIndex": Due(0, ("This is a correct pre-norm", "by distance up to 11", "of 12 positions"), ("✗",)),
+        "OfDistanceOneRowOff": beyond(*DISTANCE, "cases_plain.py:"),
+        "OfDistanceHeadsNotTransposed": refused("heads are put together without a transpose", "cases_distances.py:"),
+        "StackOfDistances": right("position bias by distance up to 7", "3 layers"),
     },
     "cases_arranged": {
         "ResPostOfRMS": right("res-post-norm", "rms_norm"),
@@ -915,8 +929,10 @@ DUE: dict[str, dict[str, Due]] = {
             2, ("residual2 is missing", f"At: {line_of('# without a skip', 'cases_keras_made.py')}"), ()
         ),
         "HandsAListOn": Due(0, ("This is a correct post-norm", "mask-added-minus-1e9", "with mask"), ("✗",)),
+        "AddsNumbersOfDistances": right("post-norm", "position bias by distance up to 5", masks=False),
     },
     "cases_jax_given": {
+        "AddsNumbersOfDistances": right("pre-norm", "position bias by distance up to 5", masks=False),
         "CallsWithTooMany": Due(
             2, ("that line gives what it calls more arguments than that takes",), ("name a pair of the module",)
         ),

@@ -291,10 +291,12 @@ def rotation(
     return turned
 
 
-def bucketed(a: Arithmetic, operands: Operands, table: Array, max_distance: float) -> tuple[BHST, Pullback]:
-    """[1, H, S, S] of the table [R, H], by the bucket of key − query."""
+def bucketed(
+    a: Arithmetic, operands: Operands, table: Array, max_distance: float, buckets: str = "standard"
+) -> tuple[BHST, Pullback]:
+    """[1, H, S, S] of the table [R, H], by the bucket of key − query, which the variant `buckets` tells."""
     S = operands.values["x"].shape[1]
-    form = FORMS["position_bias"].variants["standard"]
+    form = FORMS["position_bias"].variants[buckets]
     of: tuple[BHST, Pullback] = form(
         a, np.zeros((1, table.shape[1], S, S)), table, buckets=len(table), max_distance=int(max_distance)
     )
@@ -317,6 +319,7 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
     **{name: _of_arithmetic(name) for name in ("cos", "erf", "exp", "log", "sin", "sqrt", "tanh")},
     "abs": lambda a, o, x: np.abs(x),
     "by_bucket": lambda *given: bucketed(*given)[0],
+    "by_clipped": lambda a, o, table, most: bucketed(a, o, table, most, "clipped")[0],
     "by_heads": lambda a, o, x, weight, bias: shared_by_heads(
         a, x, weight, np.broadcast_to(bias, weight.shape[-1:]), o.layer.attention.num_heads
     )[0],

@@ -75,8 +75,10 @@ def _same_angles(one: Rope, two: Rope, head_dim: int) -> bool:
 
 def _same_buckets(one: PositionBias, two: PositionBias) -> bool:
     """Whether every distance has the same bucket: from the largest of both on all share the last one (E-23)."""
-    if one.buckets != two.buckets:
+    if one.buckets != two.buckets or one.distances != two.distances:
         return False
+    if one.distances == "clipped":
+        return one.max_distance == two.max_distance
     apart = np.arange(max(one.max_distance, two.max_distance) + 1)[None]
     first, other = (both_ways(apart, one.buckets, each.max_distance) for each in (one, two))
     return np.array_equal(first, other)

@@ -2,6 +2,7 @@
 
 import ast
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ from encoder_conformance.oracle.arithmetic import Arithmetic
 from encoder_conformance.oracle.equation import Operands, bucketed, exchanged, rotation
 from encoder_conformance.oracle.forms import FORMS
 from encoder_conformance.oracle.forms.linear import shared_by_heads
-from encoder_conformance.spec.axes import BHST, KM, Array, Elementwise, M, Mapped, Reduced, Rows
+from encoder_conformance.spec.axes import BHST, KM, RH, Array, Elementwise, M, Mapped, Reduced, Rows
 
 ByParts = Sequence[Array | None]
 """The gradient by each part of an expression, in its shape; None by a part without one."""
@@ -157,15 +158,19 @@ def _permuted(x: Elementwise, axis: int, order: Sequence[float]) -> PartPullback
     return rule
 
 
+def _by_bucket(buckets: str, a: Arithmetic, o: Operands, y: BHST, table: RH, max_distance: float) -> PartPullback:
+    """The gradient [R, H] of a table whose rows are added by the buckets of that variant."""
+    return lambda g: (bucketed(a, o, table, max_distance, buckets)[1](np.broadcast_to(g, y.shape))[1], None)
+
+
 def _unchanged(g: Elementwise) -> ByParts:
     return (g,)
 
 
 _FUNCTIONS: dict[str, Callable[..., PartPullback]] = {
     "abs": lambda a, o, y, x: _of_slope(np.sign(x), a),
-    "by_bucket": lambda a, o, y, table, max_distance: (
-        lambda g: (bucketed(a, o, table, max_distance)[1](np.broadcast_to(g, y.shape))[1], None)
-    ),
+    "by_bucket": partial(_by_bucket, "standard"),
+    "by_clipped": partial(_by_bucket, "clipped"),
     "by_heads": _by_heads,
     "cast": lambda a, o, y, x, dtype: _unchanged,
     "cos": lambda a, o, y, x: _of_slope(-a.sin(x), a),

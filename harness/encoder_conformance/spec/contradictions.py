@@ -128,6 +128,18 @@ CONTRADICTIONS = (
         "the distances below buckets / 4 have a bucket each, and some are beyond (E-23)",
     ),
     Contradiction(
+        "attention.position_bias.buckets",
+        "attention.position_bias.distances",
+        lambda buckets, distances: distances == "logarithmic" and (buckets < 4 or buckets % 2 != 0),
+        "half of the buckets, two or more, are for keys after the query (E-23)",
+    ),
+    Contradiction(
+        "attention.position_bias.distances",
+        "attention.position_bias",
+        lambda distances, bias: distances == "clipped" and bias.buckets != 2 * bias.max_distance + 1,
+        "each distance up to max_distance has a bucket, 2 · max_distance + 1 in all (E-42)",
+    ),
+    Contradiction(
         "attention.window.left",
         "attention.window.right",
         lambda left, right: (left, right) == (0, 0),

@@ -25,7 +25,7 @@ FUNCTIONS: dict[str, tuple[int, int]] = {
     ),
     **dict.fromkeys(("sqrt", "tanh", "transpose"), (1, 1)),
     **dict.fromkeys(("merge_heads", "split_heads"), (1, 2)),
-    **dict.fromkeys(("by_bucket", "cast", "flip", "index", "maximum", "mean", "minimum"), (2, 2)),
+    **dict.fromkeys(("by_bucket", "by_clipped", "cast", "flip", "index", "maximum", "mean", "minimum"), (2, 2)),
     **dict.fromkeys(("repeat_heads", "scale_gradient", "sum", "within"), (2, 2)),
     **dict.fromkeys(("softmax", "var"), (2, 3)),
     **dict.fromkeys(("by_heads", "repeat", "roll", "where"), (3, 3)),

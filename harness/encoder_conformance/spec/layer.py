@@ -22,13 +22,14 @@ NormKind = Literal["layer_norm", "rms_norm"]
 Projections = Literal["full", "shared_by_heads"]
 FullyMaskedRow = Literal["unspecified", "zero", "uniform", "nan"]
 Activation = Literal["relu", "gelu", "gelu_tanh", "silu", "quick_gelu"]
+Distances = Literal["logarithmic", "clipped"]
 PaddingContent = Literal["finite", "any"]
 SubLayerName = Literal["attention", "feed_forward"]
 Addition = Literal[
     "quick_gelu", "biases", "gated", "layer_scale", "norm_shift", "first_norm", "sandwich", "residual_scale", "scale",
     "head_dim", "kv_heads", "qk_norm", "rope", "position_bias", "window", "softcap", "global_layers",
     "shared_position_bias", "embedding_scale", "token_types", "learned_positions", "embedding_norm", "embedded_input",
-    "res_post", "parallel",
+    "res_post", "parallel", "clipped_distances",
 ]  # fmt: skip
 
 
@@ -87,10 +88,11 @@ class Rope(Strict):
 class PositionBias(Strict):
     """A learned bias of scores by the bucket of the distance from query to key (clause E-23)."""
 
-    buckets: Annotated[int, Field(ge=4, multiple_of=2)] = Field(
-        description="half of them for keys before the query and at it, half for keys after it"
-    )
+    buckets: Annotated[int, Field(ge=3)] = Field(description="the rows of the table")
     max_distance: PositiveInt = Field(description="the distance from which on all share the last bucket")
+    distances: Distances = plain(
+        "logarithmic", "which share a bucket: far ones by their logarithm, or none up to max_distance (clause E-42)"
+    )
 
 
 class Window(Strict):
@@ -361,6 +363,10 @@ def _chooses(key: str) -> Callable[[Layer], bool]:
     return lambda layer: getattr(layer.attention, key) is not None
 
 
+def _is_clipped(bias: PositionBias) -> bool:
+    return bias.distances == "clipped"
+
+
 def _embeds(chosen: Callable[[Embedding], bool]) -> Callable[[Layer], bool]:
     """Whether a layer has an embedding that chooses so."""
     return lambda layer: layer.embedding is not None and chosen(layer.embedding)
@@ -386,5 +392,6 @@ ADDITIONS: Mapping[Addition, Callable[[Layer], bool]] = {
     "embedded_input": _embeds(lambda embedding: embedding.vocabulary is None),
     "res_post": lambda layer: layer.norm.placement == "res_post",
     "parallel": lambda layer: layer.parallel is not None,
+    "clipped_distances": lambda layer: (bias := layer.attention.position_bias) is not None and _is_clipped(bias),
 }
 """What the language was extended by → whether a layer uses it (L-7)."""

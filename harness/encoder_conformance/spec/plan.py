@@ -266,9 +266,10 @@ def _scores(layer: "Layer", own: dict[str, str], number: int) -> Iterator[Step]:
         buckets: dict[str, Any] = {"buckets": bias.buckets, "max_distance": bias.max_distance}
         buckets["head_dim"] = head_dim(layer)
         owner, table = "attention.position_bias", {"table": "R H"}
+        right = "clipped" if bias.distances == "clipped" else "standard"
         if number and layer.stack.shared_position_bias:  # layer 0 holds the table (E-34)
             buckets, table = buckets | {"of_layer_0": True}, {}
-        yield Step("position_biased", "position_bias", (scores,), "B H S T", owner, table, choices=buckets)
+        yield Step("position_biased", "position_bias", (scores,), "B H S T", owner, table, right, buckets)
         scores = "position_biased"
     if cap := cap_of(layer):
         yield Step("capped", "softcap", (scores,), "B H S T", choices=cap | {"divisor": scaled_by(layer)})

@@ -14,7 +14,7 @@ from typing import Literal, NamedTuple
 from pydantic import BaseModel, ConfigDict, Field
 
 from encoder_conformance.platform.paths import SPECS
-from encoder_conformance.spec.layer import HeadNorm, Layer
+from encoder_conformance.spec.layer import HeadNorm, Layer, PositionBias
 from encoder_conformance.spec.load import load, published_layers
 from encoder_conformance.spec.plain import whole
 from encoder_conformance.spec.plan import OWN_BIAS
@@ -65,7 +65,8 @@ CHOICES = (
     *map(_value, ("norm.placement", "norm.kind", "norm.epsilon", "norm.shift", "norm.first", "attention.scale")),
     *map(_value, ("attention.qkv_bias", "attention.output_bias", "feed_forward.bias", "feed_forward.activation")),
     _value("feed_forward.gated"),
-    *map(_is_given, ("attention.kv_heads", "attention.position_bias", "attention.window", "attention.softcap")),
+    *map(_is_given, ("attention.kv_heads", "attention.window", "attention.softcap")),
+    ComparedChoice("attention.position_bias", lambda layer: _distances(layer.attention.position_bias)),
     ComparedChoice("attention.rope", lambda layer: layer.attention.rope.pairing if layer.attention.rope else "none"),
     ComparedChoice("attention.qk_norm", lambda layer: _norm_of(layer.attention.qk_norm)),
     ComparedChoice("layer_scale", lambda layer: " and ".join(layer.layer_scale) or "none"),
@@ -78,6 +79,10 @@ checkpoints have their own."""
 
 def _norm_of(norm: HeadNorm | None) -> str:
     return f"{norm.kind} over {'a head' if norm.over == 'head' else 'all heads'}" if norm else "none"
+
+
+def _distances(bias: PositionBias | None) -> str:
+    return bias.distances if bias else "none"
 
 
 Inside = Literal["rope_2d", "position_buckets", "position_table", "disentangled", "value_norm", "windows_2d"]

@@ -65,7 +65,8 @@ def _of_attention(layer: Layer) -> Iterator[str]:
         part = f", {rope.rotated} of {layer.head_dim} features" if rope.rotated else ""
         yield f"rope θ {rope.theta:.6g} {rope.pairing}{part}"
     if (bias := attention.position_bias) is not None:
-        yield f"position bias in {bias.buckets} buckets up to {bias.max_distance}"
+        each = "by distance" if bias.distances == "clipped" else f"in {bias.buckets} buckets"
+        yield f"position bias {each} up to {bias.max_distance}"
     if (window := attention.window) is not None:
         yield f"window {window.left} before and {window.right} after"
     if attention.softcap is not None:

@@ -31,6 +31,7 @@ VALUES = {
 SMOOTH = {
     "abs": ["abs(x - 1)"],
     "by_bucket": ["attention_scores * by_bucket(attention.position_bias.table, 3)"],
+    "by_clipped": ["attention_scores * by_clipped(attention.position_bias.table, 2)"],
     "by_heads": ["by_heads(x, attention.key.weight, 0.5)"],
     "cast": ["cast(x, 'float64')"],
     "cos": ["cos(x)"],

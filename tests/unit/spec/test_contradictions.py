@@ -125,6 +125,19 @@ EXAMPLES: dict[tuple[str, str], tuple[str, dict[str, Any], str]] = {
         "attention.position_bias.max_distance = 2 contradicts attention.position_bias.buckets = 8: "
         "the distances below buckets / 4 have a bucket each, and some are beyond (E-23)",
     ),
+    ("attention.position_bias.buckets", "attention.position_bias.distances"): (
+        "pre-gelu",
+        {"attention": {"position_bias": {"buckets": 7, "max_distance": 3}}},
+        "attention.position_bias.buckets = 7 contradicts attention.position_bias.distances = logarithmic: "
+        "half of the buckets, two or more, are for keys after the query (E-23)",
+    ),
+    ("attention.position_bias.distances", "attention.position_bias"): (
+        "pre-gelu",
+        {"attention": {"position_bias": {"buckets": 8, "max_distance": 4, "distances": "clipped"}}},
+        "attention.position_bias.distances = clipped contradicts attention.position_bias = "
+        "{buckets: 8, max_distance: 4, distances: clipped}: "
+        "each distance up to max_distance has a bucket, 2 · max_distance + 1 in all (E-42)",
+    ),
     ("attention.window.left", "attention.window.right"): (
         "pre-gelu",
         {"attention": {"window": {"left": 0, "right": 0}}},

@@ -1,6 +1,7 @@
 """Wrong forms of steps: they have a wrong forward pass, and no gradients, which nobody specifies."""
 
 from collections.abc import Callable
+from typing import TypeVar
 
 import numpy as np
 
@@ -8,6 +9,8 @@ from encoder_conformance.oracle.arithmetic import Arithmetic
 from encoder_conformance.oracle.tape import ByOperands, Pullback, Step
 from encoder_conformance.spec import portable
 from encoder_conformance.spec.axes import Array, Elementwise
+
+Wrong = TypeVar("Wrong")
 
 
 def no_gradient(g: Array) -> ByOperands:
@@ -56,8 +59,8 @@ def _of_rounded(right: Step, dtype: str) -> Step:
     return forward_only(narrow)
 
 
-def forms_of(name: str, forms: dict[str, Step]) -> dict[str, Step]:
-    """The wrong forms of a step whose right form a layer chooses by `name`, as `form_of` finds them."""
+def forms_of(name: str, forms: dict[str, Wrong]) -> dict[str, Wrong]:
+    """The wrong forms of a step whose right form a layer chooses by `name`, as `variant_of` finds them."""
     return {f"{name}-{form}": step for form, step in forms.items()}
 
 

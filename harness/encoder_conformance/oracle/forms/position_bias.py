@@ -1,4 +1,4 @@
-"""A learned bias of scores by the bucket of the distance from query to key (E-23), and its wrong forms."""
+"""A learned bias of scores by the bucket of the distance from query to key (E-23, E-42), and its wrong forms."""
 
 from collections.abc import Callable
 from typing import Any
@@ -7,7 +7,7 @@ import numpy as np
 
 from encoder_conformance.oracle.arithmetic import Arithmetic
 from encoder_conformance.oracle.forms.form import Form
-from encoder_conformance.oracle.forms.forward_only import forward_only
+from encoder_conformance.oracle.forms.forward_only import forms_of, forward_only
 from encoder_conformance.oracle.forms.needs import MANY_HEADS, Inapplicable, not_its_distance, of_layer
 from encoder_conformance.oracle.tape import ByOperands, Pullback, Step
 from encoder_conformance.spec.axes import BHST, RH, ST
@@ -31,6 +31,11 @@ def _growing(distance: ST, buckets: int, max_distance: int) -> ST:
     beyond = np.log(np.maximum(distance, 1) / max(exact, 1)) / np.log(max_distance / max(exact, 1))
     far = exact + (beyond * (buckets - exact)).astype(np.int64)
     return np.where(distance < exact, distance, np.minimum(far, buckets - 1))
+
+
+def clipped(apart: ST, buckets: int, max_distance: int) -> ST:
+    """A bucket for each distance up to the largest, on each side (Shaw et al., 2018, arXiv 1803.02155, eq. 5)."""
+    return np.clip(apart, -max_distance, max_distance) + max_distance
 
 
 def one_way(apart: ST, buckets: int, max_distance: int) -> ST:
@@ -115,11 +120,11 @@ def missing(a: Arithmetic, scores: BHST, table: RH, **choices: object) -> BHST:
     return scores
 
 
-def _of_table(change: Callable[..., RH]) -> Step:
+def _of_table(right: Buckets, change: Callable[..., RH]) -> Step:
     """The right buckets of another table. `change`: (arithmetic, table, features of a head) → it."""
 
     def biased(a: Arithmetic, scores: BHST, table: RH, *, head_dim: int, **choices: Any) -> BHST:
-        return by_bucket(both_ways)(a, scores, change(a, table, head_dim), **choices)[0]
+        return by_bucket(right)(a, scores, change(a, table, head_dim), **choices)[0]
 
     return forward_only(biased)
 
@@ -133,7 +138,9 @@ _TABLES: dict[str, Callable[..., RH]] = {
     "added-twice": lambda a, table, head_dim: a.add(table, table),
     "subtracted": lambda a, table, head_dim: -table,
 }
-WRONG_BUCKETS: dict[str, Buckets] = {
+BUCKETS: dict[str, Buckets] = {"standard": both_ways, "clipped": clipped}
+"""The right buckets, by the name under which a layer chooses them."""
+_WRONG_BUCKETS: dict[str, Buckets] = {
     "one-way": one_way,
     "either-way": either_way,
     "turned-about": turned_about,
@@ -143,11 +150,26 @@ WRONG_BUCKETS: dict[str, Buckets] = {
     "up-to-128": up_to_128,
     "up-to-length": up_to_length,
 }
+_WRONG_CLIPPED: dict[str, Buckets] = {
+    "one-way": lambda apart, buckets, most: clipped(np.minimum(apart, 0), buckets, most),
+    "either-way": lambda apart, buckets, most: clipped(np.abs(apart), buckets, most),
+    "turned-about": lambda apart, buckets, most: clipped(-apart, buckets, most),
+}
+"""What these are of distances that are clipped; the others are mistakes of a logarithm, or of its buckets."""
+WRONG_BUCKETS: dict[str, dict[str, Buckets]] = {
+    "logarithmic": _WRONG_BUCKETS,
+    "clipped": forms_of("clipped", _WRONG_CLIPPED),
+}
+"""`position_bias.distances` → the variants by wrong buckets."""
 
 
-def in_layer_0_alone(a: Arithmetic, scores: BHST, table: RH, *, of_layer_0: bool = False, **choices: Any) -> BHST:
+def _in_layer_0_alone(right: Buckets) -> Step:
     """The bias of layer 0 is handed on to no other layer."""
-    return scores if of_layer_0 else by_bucket(both_ways)(a, scores, table, **choices)[0]
+
+    def biased(a: Arithmetic, scores: BHST, table: RH, *, of_layer_0: bool = False, **choices: Any) -> BHST:
+        return scores if of_layer_0 else by_bucket(right)(a, scores, table, **choices)[0]
+
+    return forward_only(biased)
 
 
 def _value_of(buckets: Buckets) -> Callable[..., BHST]:
@@ -156,15 +178,27 @@ def _value_of(buckets: Buckets) -> Callable[..., BHST]:
 
 _SHARED = of_layer(lambda layer: layer.stack.shared_position_bias and layer.stack.layers > 1, Inapplicable.NO_STEP)
 
+
+def _wrong_of_all(right: Buckets) -> dict[str, Step]:
+    """The wrong forms that say nothing of which distances share a bucket."""
+    return {
+        **{name: _of_table(right, change) for name, change in _TABLES.items()},
+        "missing": forward_only(missing),
+        "in-layer-0-alone": _in_layer_0_alone(right),
+    }
+
+
 POSITION_BIAS = Form(
     {
-        "standard": by_bucket(both_ways),
-        **{name: forward_only(_value_of(buckets)) for name, buckets in WRONG_BUCKETS.items()},
-        **{name: _of_table(change) for name, change in _TABLES.items()},
-        "missing": forward_only(missing),
-        "in-layer-0-alone": forward_only(in_layer_0_alone),
+        **{name: by_bucket(buckets) for name, buckets in BUCKETS.items()},
+        **{name: forward_only(_value_of(each)) for wrong in WRONG_BUCKETS.values() for name, each in wrong.items()},
+        **_wrong_of_all(both_ways),
+        **forms_of("clipped", _wrong_of_all(clipped)),
     },
-    {"standard": "{0} + by_bucket({table}, {max_distance})"},
+    {
+        "standard": "{0} + by_bucket({table}, {max_distance})",
+        "clipped": "{0} + by_clipped({table}, {max_distance})",
+    },
     ("table",),
     needs={
         "of-head-0": (MANY_HEADS,),

@@ -93,11 +93,7 @@ def export_and_infer(module: LiveModule, semantics: InputSemantics, *, simplifie
         return Exported(problem=f"its graph cannot be read: {type(error).__name__}: {error}")
     lines = SourceLines(model, module.library, sought)
     errors = [finding.message for finding in findings.errors()]
-    others = (finding for finding in findings.in_order() if finding.severity != "error")
-    notes = (
-        *kept_notes(model),
-        *(noted(each.kind, each.message, **each.about) for each in map(lines.placed, others)),
-    )
+    notes = (*kept_notes(model), *_noted(findings, lines))
     if inferred is None or inferred.layer is None or errors:
         seen = _of_no_layer(errors, findings, lines)
         return _of_two_formats(module, shape, findings) or replace(seen, notes=notes)
@@ -106,7 +102,15 @@ def export_and_infer(module: LiveModule, semantics: InputSemantics, *, simplifie
     at = {name: line for name, line in lines.of_parameters(own, marks) if line}
     at |= dict(_of_keys(inferred, lines))
     found = _placed(own, inferred, marks, before)
+    if not found.unplaced:  # what the exporter made of a parameter is told by its marks, and can be set
+        notes = tuple(each for each in notes if each.kind != "parameter-computed")
     return replace(found, notes=notes, taken_for=taken_for, lines=at or _of_calls(module, shape, found.map))
+
+
+def _noted(findings: Findings, lines: SourceLines) -> Iterator[Finding]:
+    """What was found in the graph beside errors, as notes, each with its line."""
+    others = (finding for finding in findings.in_order() if finding.severity != "error")
+    yield from (noted(each.kind, each.message, **each.about) for each in map(lines.placed, others))
 
 
 def _of_keys(inferred: InferredLayer, lines: SourceLines) -> Iterator[tuple[str, str]]:

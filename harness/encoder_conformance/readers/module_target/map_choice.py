@@ -188,7 +188,7 @@ def _has_buckets_of_its_own(examination: Examination) -> bool:
     if layer is None or map is None or layer.attention.position_bias is None:
         return False
     bench = examination.long_bench(examination.dtypes[0], layer)
-    for form in WRONG_BUCKETS:
+    for form in WRONG_BUCKETS[layer.attention.position_bias.distances]:
         found = prove(replace(bench, variants={"position_biased": form}), map, layer, examination.absent)
         if found.holds:
             examination.proof = found

@@ -50,7 +50,8 @@ def read_off(module: LiveModule, semantics: InputSemantics, *, at_any_length: bo
         return exported
     many = _FILLED if "padded" in exported.features else _MANY
     longer = export_and_infer(module, replace(semantics, S=many)) if at_any_length else exported
-    others = [longer] if longer.layer is not None else [export_and_infer(module, semantics, simplified=False)]
+    is_whole = longer.layer is not None and not longer.unplaced
+    others = [longer] if is_whole else [export_and_infer(module, semantics, simplified=False)]
     read = next((each for each in others if each.layer is not None and not each.unplaced), exported)
     if read.layer is None:
         return _of_less(module, semantics, read)

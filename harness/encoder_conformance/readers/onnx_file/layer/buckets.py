@@ -1,23 +1,26 @@
-"""Reads a bias by buckets of distance (E-23) off its values: which row of which table a distance takes."""
+"""Reads a bias by buckets of distance (E-23, E-42) off its values: which row of which table a distance takes."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
-from encoder_conformance.oracle.forms.position_bias import WRONG_BUCKETS, both_ways
+from encoder_conformance.oracle.forms.position_bias import WRONG_BUCKETS, both_ways, clipped
 from encoder_conformance.readers.onnx_file.tracing.expressions import UnsupportedPattern, Weights, WeightSource
 from encoder_conformance.readers.onnx_file.tracing.softmax import hides
 from encoder_conformance.readers.onnx_file.tracing.symbolic_trace import SymbolicTrace
 from encoder_conformance.spec.axes import RH, Array
+from encoder_conformance.spec.layer import Distances
 
 CLOSE = 1e-5
 USUAL = (128, 256, 64, 32, 512, 1024, 16, 8)
 """Largest distances, by preference where a short sequence does not tell."""
 _FOLDED = (32, 64, 16, 8)
 """Numbers of buckets, by preference where the table was folded into the numbers that are added."""
-FORMS: tuple[Callable[[Array, int, int], Array], ...] = (both_ways, *WRONG_BUCKETS.values())
+FORMS = (both_ways, *WRONG_BUCKETS["logarithmic"].values())
 """The right buckets first, and wrong ones that the catalogue knows: with those the file is read, and found wrong."""
+_LEAST_CLIPPED = 3
+"""Rows: one each for a key before the query, at it and after it."""
 
 
 @dataclass(frozen=True)
@@ -29,6 +32,7 @@ class BucketBias:
     table: WeightSource
     told: bool
     evidence: str
+    distances: Distances = "logarithmic"
 
 
 def buckets_of(trace: SymbolicTrace, weights: Weights, values: Mapping[str, Array], S: int) -> BucketBias:
@@ -44,7 +48,10 @@ def buckets_of(trace: SymbolicTrace, weights: Weights, values: Mapping[str, Arra
         added, S = short, trace.S
     distances, rows = _by_distance(added, S, weights.added[0])
     table = _table(trace, weights.added, rows, H)
-    found = _of_table(table, distances, rows) if table is not None else _folded(distances, rows)
+    if table is not None:
+        found = _of_table(table, distances, rows)
+    else:
+        found = _folded_clipped(distances, rows) or _folded(distances, rows)
     if found is None:
         raise UnsupportedPattern(
             f"{weights.added[0]!r} is added, by no buckets that are known",
@@ -132,8 +139,10 @@ def _nearest(table: RH, rows: RH) -> Array | None:
 def _of_table(table: WeightSource, distances: Array, rows: RH) -> BucketBias | None:
     """The buckets by which distances [n] take `rows` [n, H] of the table [R, H]; None where none do."""
     R, values = len(table.value), table.value.astype(np.float64)
+    if (by_distance := _clipped(table, distances, rows)) is not None:
+        return by_distance
     if R < 4 or R % 2:
-        raise UnsupportedPattern(f"a table has {R} rows for them, and buckets go in pairs, from 4 on", "distance")
+        raise UnsupportedPattern(f"a table has {R} rows for them, and no row for each distance", "distance")
     for form in FORMS:
         with np.errstate(all="ignore"):  # a wrong form may have no bucket for some of these distances
             fitting = [
@@ -142,6 +151,25 @@ def _of_table(table: WeightSource, distances: Array, rows: RH) -> BucketBias | N
         if fitting:
             told = 4 * max(np.abs(distances)) not in fitting
             return BucketBias(R, fitting[0], table, told, _said(R, fitting[0], distances, told))
+    return None
+
+
+def _clipped(table: WeightSource, distances: Array, rows: RH) -> BucketBias | None:
+    """The distances [n] that take `rows` [n, H], each its own of a table [R, H], up to the largest on each side (E-42).
+
+    The table may begin with the keys before the query or with those after it, and hold a row too many, as one of twice
+    the longest sequence does.
+    """
+    R, ends = len(table.value), {0: slice(None), 1: slice(1, None), -1: slice(None, -1)}
+    for end in (0,) if R % 2 else (1, -1):
+        cut = table if end == 0 else table.take(ends[end])
+        most = len(cut.value) // 2
+        for each in (cut, cut.arranged(lambda values: values[::-1])):
+            if len(each.value) >= _LEAST_CLIPPED and _takes(
+                each.value.astype(np.float64), clipped(distances, len(each.value), most), rows
+            ):
+                told = bool(np.abs(distances).max() > most)
+                return BucketBias(2 * most + 1, most, each, told, _said_clipped(most, distances, told), "clipped")
     return None
 
 
@@ -166,11 +194,32 @@ def _folded(distances: Array, rows: RH) -> BucketBias | None:
     return None
 
 
+def _folded_clipped(distances: Array, rows: RH) -> BucketBias | None:
+    """The distances [n] up to which each has numbers of its own, of `rows` [n, H], where some are beyond; and a table
+    made of those numbers (E-42)."""
+    farthest = int(np.abs(distances).max())
+    if not np.array_equal(distances, np.arange(-farthest, farthest + 1)):
+        return None
+    kept = ((most, np.clip(distances, -most, most)) for most in range(farthest + 1))
+    most = next(most for most, near in kept if np.array_equal(rows, rows[farthest + near]))
+    table = rows[farthest - most : farthest + most + 1]
+    if not 0 < most < farthest or len(np.unique(table, axis=0)) < len(table):
+        return None
+    source = WeightSource(table.astype(np.float32), None)
+    return BucketBias(2 * most + 1, most, source, True, _said_clipped(most, distances, told=True), "clipped")
+
+
 def _candidates(R: int, distances: Array) -> Iterator[int]:
     """Largest distances to try: beyond what the sequence shows, all are alike."""
     least, most = R // 4 + 1, 4 * int(max(np.abs(distances)))
     usual = [distance for distance in USUAL if least <= distance]
     yield from dict.fromkeys([*usual, *range(least, most + 1)])
+
+
+def _said_clipped(most: int, distances: Array, told: bool) -> str:
+    if told:
+        return f"distances up to {most} take a row each of a table, and those beyond the last"
+    return f"distances up to {np.abs(distances).max()} take a row each of a table for {most} to each side"
 
 
 def _said(R: int, max_distance: int, distances: Array, told: bool) -> str:

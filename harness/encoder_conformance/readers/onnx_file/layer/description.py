@@ -27,6 +27,7 @@ from encoder_conformance.readers.onnx_file.tracing.expressions import (
     Weights,
 )
 from encoder_conformance.readers.onnx_file.tracing.row_maps import map_text
+from encoder_conformance.spec.layer import PositionBias
 from encoder_conformance.spec.published import size_under_root
 
 WINDOW, ROPE = "attention.window", "attention.rope"
@@ -188,8 +189,8 @@ def _by_distance(far: FarChoices) -> Iterator[Fact]:
         left, right = far.window
         yield _fact("attention.window", {"left": left, "right": right}, f"what a query sees {far.evidence}")
     if (bias := far.buckets) is not None:
-        chosen = {"buckets": bias.buckets, "max_distance": bias.max_distance}
-        yield _fact("attention.position_bias", chosen, bias.evidence)
+        chosen = PositionBias(buckets=bias.buckets, max_distance=bias.max_distance, distances=bias.distances)
+        yield _fact("attention.position_bias", chosen.model_dump(), bias.evidence)
 
 
 def _norm_of_heads(layer: EncoderLayer, where: str) -> Iterator[Fact]:
