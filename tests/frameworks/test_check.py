@@ -448,6 +448,20 @@ def test_the_adapter_comes_to_what_the_check_did(conform: Callable, name: str) -
 
 
 @pytest.mark.release
+def test_the_adapter_of_a_module_of_few_positions_is_asked_no_more(conform: Callable) -> None:
+    """Its table begins with the keys after a query, and ends at 64 positions."""
+    ended = run_of_the_adapter(conform, f"{MODULES.with_name('cases_distances.py')}:OfTurnedDistance")
+    assert ended.outcomes().count("pass") > 20
+
+
+@pytest.mark.release
+def test_no_adapter_is_written_that_no_case_of_a_run_can_ask(conform: Callable) -> None:
+    ended = conform("check", f"{MODULES.with_name('cases_distances.py')}:OfAnIndex", "--write-adapter", "written")
+    assert ended.status == 2
+    assert "there is no adapter to write: no case of a run has as many positions as it takes" in ended.stderr
+
+
+@pytest.mark.release
 @pytest.mark.parametrize("source", ["called_modules.py:LazyOfAKind", "called_keras.py:OfAKind"])
 def test_an_adapter_calls_it_as_a_user_said(conform: Callable, source: str) -> None:
     ended = run_of_the_adapter(conform, f"{MODULES.parent}/{source}", "--with", "kind=encoder")

@@ -25,9 +25,10 @@ from encoder_conformance.adapter.masks import Array
 class Take:
     """How to make one own parameter: transpose each source, concatenate, split, reshape.
 
-    `fuse` is the axis of concatenation. `part` is (index, count, axis) of the split. `shape` has numbers or names of
-    sizes ("d_model", "num_heads", "kv_heads", "head_dim", "d_ff"). Every step is a rearrangement, so the inverse is
-    exact. Raises ValueError without a source, or if `part` is given with several.
+    `backwards`: each source from its last row to its first, before it is transposed. `fuse` is the axis of
+    concatenation. `part` is (index, count, axis) of the split. `shape` has numbers or names of sizes ("d_model",
+    "num_heads", "kv_heads", "head_dim", "d_ff"). Every step is a rearrangement, so the inverse is exact. Raises
+    ValueError without a source, or if `part` is given with several.
 
     Example: `Take("attention.query.weight", transpose=True)` of a weight [in, out] is [out, in].
     """
@@ -39,10 +40,12 @@ class Take:
         fuse: int = 0,
         part: tuple[int, int, int] | None = None,
         shape: tuple[str | int, ...] | None = None,
+        backwards: bool = False,
     ) -> None:
         if not sources or (part and len(sources) > 1):
             raise ValueError("Take needs one source, or several that are fused and not cut")
         self.sources, self.transpose, self.fuse, self.part, self.shape = sources, transpose, fuse, part, shape
+        self.backwards = backwards
 
     def of_layer(self, prefix: str) -> "Take":
         """The `Take` for one layer of a stack, whose parameter names begin with `prefix`."""
@@ -52,7 +55,8 @@ class Take:
 
     def to_own(self, spec: Mapping[str, Array], sizes: Mapping[str, int]) -> Array:
         """The own parameter, C-contiguous."""
-        sources = [spec[name].T if self.transpose else spec[name] for name in self.sources]
+        in_order = [spec[name][::-1] if self.backwards else spec[name] for name in self.sources]
+        sources = [each.T if self.transpose else each for each in in_order]
         own = np.concatenate(sources, axis=self.fuse) if len(sources) > 1 else sources[0]
         if self.part:
             index, count, axis = self.part
@@ -73,7 +77,8 @@ class Take:
             whole = [*due[0]]
             whole[self.fuse] = ends[-1]
             pieces = np.split(own.reshape(whole), ends[:-1], axis=self.fuse)
-        return [np.ascontiguousarray(piece.T if self.transpose else piece) for piece in pieces]
+        in_order = [piece.T if self.transpose else piece for piece in pieces]
+        return [np.ascontiguousarray(piece[::-1] if self.backwards else piece) for piece in in_order]
 
 
 class ParameterMap:

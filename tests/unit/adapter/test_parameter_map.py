@@ -52,12 +52,14 @@ def there_and_back(takes: dict[str, Take], spec: dict[str, Array], layer: dict[s
 
 
 @repeatably
-@given(sizes=SIZES, transpose=st.booleans())
-def test_rename_and_transpose(sizes: tuple[int, int, int], transpose: bool) -> None:
+@given(sizes=SIZES, transpose=st.booleans(), backwards=st.booleans())
+def test_rename_turn_about_and_transpose(sizes: tuple[int, int, int], transpose: bool, backwards: bool) -> None:
     layer = layer_of(*sizes)
     weight = drawn((layer["d_model"], sizes[2]))
-    own = there_and_back({"linear": Take("hidden", transpose=transpose)}, {"hidden": weight}, layer)
-    assert np.array_equal(own["linear"], weight.T if transpose else weight)
+    take = Take("hidden", transpose=transpose, backwards=backwards)
+    own = there_and_back({"linear": take}, {"hidden": weight}, layer)
+    in_order = weight[::-1] if backwards else weight
+    assert np.array_equal(own["linear"], in_order.T if transpose else in_order)
 
 
 @repeatably

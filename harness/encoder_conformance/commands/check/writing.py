@@ -17,7 +17,8 @@ from encoder_conformance.platform.paths import shown
 from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.layer import Layer
 from encoder_conformance.spec.load import load
-from encoder_conformance.subjects.cases import InputLimits, sees_nothing_somewhere
+from encoder_conformance.spec.situation import Situation
+from encoder_conformance.subjects.cases import InputLimits, nearest_length, sees_nothing_somewhere
 
 _MODULES = {
     "PyTorch": ("torch",),
@@ -44,8 +45,8 @@ def refuse_folder(folder: Path) -> None:
 
 def write_adapter(part: PartResult, implementation: Implementation, folder: Path) -> str:
     """Write the whole folder or none of it; the command that runs it. Raises InputError if there is no adapter."""
-    if part.layer is None or not part.described.adapter:
-        problem = f"there is no adapter to write: {part.described.no_adapter or 'it could not be judged'}"
+    if part.layer is None or (why := _without_adapter(part, part.layer)):
+        problem = f"there is no adapter to write: {why if part.layer else 'it could not be judged'}"
         hint = "docs/adding-a-backend.md says how one is written by hand"
         raise InputError(problem, where="--write-adapter", hint=hint)
     layer = _layer_of(part.layer, folder.name)
@@ -57,6 +58,20 @@ def write_adapter(part: PartResult, implementation: Implementation, folder: Path
     }
     make_folder(folder, files)
     return f"conform run --impl {shown(folder)} --layer {shown(folder / layer.layer)}.yaml"
+
+
+def _without_adapter(part: PartResult, layer: Layer) -> str:
+    """Why no adapter of it can be run; "" where one can."""
+    if not part.described.adapter:
+        return part.described.no_adapter or "it could not be judged"
+    asked = (each for each in _family(layer) if InputLimits.of_module(part.described).ask(each))
+    return (
+        "" if any(_takes_length(part, each) for each in asked) else "no case of a run has as many positions as it takes"
+    )
+
+
+def _family(layer: Layer) -> list[Situation]:
+    return [each for each in load().situations.values() if each.fits(layer)]
 
 
 def _layer_of(layer: Layer, name: str) -> Layer:
@@ -96,15 +111,20 @@ def _manifest(part: PartResult, implementation: Implementation, layer: Layer, na
 
 
 def _unsupported(part: PartResult, layer: Layer) -> Iterator[dict[str, object]]:
-    """An entry for all situations of the layer that a check does not ask of the module, and one for gradients."""
-    limits = InputLimits.of_module(part.described)
-    family = [each for each in load().situations.values() if each.fits(layer)]
+    """Entries for the situations of the layer that a check does not ask of the module, and for what it cannot give."""
+    limits, family = InputLimits.of_module(part.described), _family(layer)
     yield {
         "when": {"situation": sorted(each.situation for each in family if not limits.ask(each))},
         "reason": "Its masks cannot say this, or it is given in another form than the module's",
         "link": _LINK,
     }
     nowhere = [each.situation for each in family if sees_nothing_somewhere(Case(layer, each))]
+    if others := [each.situation for each in family if not _takes_length(part, each)]:
+        yield {
+            "when": {"situation": sorted(others)},
+            "reason": "It does not take so many positions, or so few",
+            "link": _LINK,
+        }
     if part.described.padded_item_raises and nowhere:
         yield {
             "when": {"situation": sorted(nowhere)},
@@ -124,6 +144,11 @@ def _unsupported(part: PartResult, layer: Layer) -> Iterator[dict[str, object]]:
             "reason": "Where padding is hidden, its submodules see other rows, or rows in another order",
             "link": _LINK,
         }
+
+
+def _takes_length(part: PartResult, situation: Situation) -> bool:
+    lengths = part.described.lengths
+    return not lengths or nearest_length(lengths, situation.sequence) == situation.sequence
 
 
 def _chosen(part: PartResult) -> Iterator[dict[str, object]]:

@@ -123,13 +123,14 @@ def _part(source: str, whole: Array, elements: Array) -> str | None:
 def _take(sources: list[str], own: ElementMap, elements: Array) -> str | None:
     """The `Take` is tried, and not deduced: each is played on the numbers of elements."""
     spec = {name: own.elements[name] for name in sources}
-    for transpose, fuse in product((False, True), (0, 1)):
+    for backwards, transpose, fuse in product((False, True), (False, True), (0, 1)):
+        tried: dict[str, Any] = {"transpose": transpose, "fuse": fuse, "backwards": backwards}
         try:
-            made = Take(*sources, transpose=transpose, fuse=fuse, shape=elements.shape).to_own(spec, {})
+            made = Take(*sources, **tried, shape=elements.shape).to_own(spec, {})
         except (ValueError, IndexError):
             continue
         if np.array_equal(made, elements):
-            options = [*(["transpose=True"] if transpose else []), *([f"fuse={fuse}"] if fuse else [])]
+            options = [f"{name}={value}" for name, value in tried.items() if value]
             plain = spec[sources[0]].T.shape if transpose else spec[sources[0]].shape
             if len(sources) == 1 and plain != elements.shape:
                 options.append(f"shape={elements.shape}")
