@@ -104,3 +104,14 @@ class StackOfDistances(nn.Module):
         for layer in self.layers:
             x = layer(x, padding)
         return x
+
+
+class OfDistanceEitherWay(OfDistance):
+    """Eight rows, one for each distance, whichever of key and query is first."""
+
+    def make_table(self) -> nn.Module:
+        return nn.Embedding(self.MOST + 1, self.H)
+
+    def apart(self, n: int) -> Tensor:
+        at = torch.arange(n)
+        return (at - at[:, None]).abs().clamp(max=self.MOST)

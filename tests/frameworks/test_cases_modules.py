@@ -504,6 +504,7 @@ DUE: dict[str, dict[str, Due]] = {
             0, ("This is a correct pre-norm", "by distance up to 31", "up to 32 positions"), ("✗",)
         ),
         "OfAnIndex": Due(0, ("This is a correct pre-norm", "by distance up to 11", "of 12 positions"), ("✗",)),
+        "OfDistanceEitherWay": beyond(*DISTANCE, "cases_plain.py:"),
         "OfDistanceOneRowOff": beyond(*DISTANCE, "cases_plain.py:"),
         "OfDistanceHeadsNotTransposed": refused("heads are put together without a transpose", "cases_distances.py:"),
         "StackOfDistances": right("position bias by distance up to 7", "3 layers"),

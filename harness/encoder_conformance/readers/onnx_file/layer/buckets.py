@@ -19,8 +19,8 @@ _FOLDED = (32, 64, 16, 8)
 """Numbers of buckets, by preference where the table was folded into the numbers that are added."""
 FORMS = (both_ways, *WRONG_BUCKETS["logarithmic"].values())
 """The right buckets first, and wrong ones that the catalogue knows: with those the file is read, and found wrong."""
-_LEAST_CLIPPED = 3
-"""Rows: one each for a key before the query, at it and after it."""
+_LEAST_CLIPPED, _LEAST_BY_LOGARITHM = 3, 4
+"""Rows: one each for a key before the query, at it and after it; and two of each half of the buckets."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ def buckets_of(trace: SymbolicTrace, weights: Weights, values: Mapping[str, Arra
     if found is None:
         raise UnsupportedPattern(
             f"{weights.added[0]!r} is added, by no buckets that are known",
-            "distance" if table is None else "position_bias",
+            "distance" if table is None or len(table.value) % 2 else "position_bias",
         )
     return found
 
@@ -141,17 +141,23 @@ def _of_table(table: WeightSource, distances: Array, rows: RH) -> BucketBias | N
     R, values = len(table.value), table.value.astype(np.float64)
     if (by_distance := _clipped(table, distances, rows)) is not None:
         return by_distance
-    if R < 4 or R % 2:
-        raise UnsupportedPattern(f"a table has {R} rows for them, and no row for each distance", "distance")
-    for form in FORMS:
+    for form in FORMS if R >= _LEAST_BY_LOGARITHM and R % 2 == 0 else ():
         with np.errstate(all="ignore"):  # a wrong form may have no bucket for some of these distances
             fitting = [
                 distance for distance in _candidates(R, distances) if _takes(values, form(distances, R, distance), rows)
             ]
-        if fitting:
+        if fitting and (form is both_ways or _has_a_logarithm(form(distances, R, fitting[0]), distances)):
             told = 4 * max(np.abs(distances)) not in fitting
             return BucketBias(R, fitting[0], table, told, _said(R, fitting[0], distances, told))
     return None
+
+
+def _has_a_logarithm(buckets: Array, distances: Array) -> bool:
+    """Whether distances [n] before the query share one of their `buckets` [n] that is not the last: else a table by
+    distance of another kind is no mistake in T5's."""
+    before = buckets[distances < 0]
+    held, times = np.unique(before, return_counts=True)
+    return bool((times[held != before[0]] > 1).any()) if before.size else False
 
 
 def _clipped(table: WeightSource, distances: Array, rows: RH) -> BucketBias | None:
