@@ -27,6 +27,7 @@ from encoder_conformance.commands.options import (
     result_options,
     shown_progress,
 )
+from encoder_conformance.platform.memory import keep_large_arrays
 from encoder_conformance.protocol.variants import VARIANTS
 from encoder_conformance.reports.run.folder import LOGS, begun_result
 from encoder_conformance.reports.run.terminal import console
@@ -119,6 +120,7 @@ def check(
     does not say what it should be: --layer does. Without it, what is unusual is a warning.
     """
     refuse_files(target)
+    keep_large_arrays()
     limits = WorkerLimits(memory) if memory else None
     request = CheckRequest(target, limits=limits, narrow=True, supposing=True, **asked).with_attention(attention)
     request = request.stating(layer, "`check` judges encoder layers")

@@ -8,7 +8,6 @@ from encoder_conformance.oracle.condition import expectation
 from encoder_conformance.oracle.expected import NOTHING, Expected
 from encoder_conformance.oracle.golden.kept import EXPECTATIONS, keep, recalled
 from encoder_conformance.oracle.golden.thinning import compared_tensors, thin
-from encoder_conformance.platform.memory import keep_large_arrays
 from encoder_conformance.platform.pool import Pool, completed
 from encoder_conformance.platform.processors import blas_threads
 from encoder_conformance.platform.progress import Progress
@@ -29,7 +28,6 @@ def compute_all(cases: list[Case], constants: Constants, jobs: int) -> Generator
     """Yield each case with its expectation, in order of completion. The largest cases start first. `jobs` 0: all of it
     in this process, which a few small cases are done with before another has started."""
     if not jobs:
-        keep_large_arrays()
         yield from ((case, compute(case, constants)) for case in cases)
         return
     # Every process is a fresh interpreter: the BLAS reads its thread count when it is loaded. One thread fixes the
