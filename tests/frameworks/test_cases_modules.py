@@ -925,7 +925,12 @@ DUE: dict[str, dict[str, Due]] = {
     },
     "cases_keras_made": {
         "TagsItsWords": layers("made with --arg num_tags=10 --arg vocab_size=100"),
-        "BegunAsItIsTold": Due(0, ("This is a correct post-norm", "--arg initializer=glorot_uniform"), ("✗",)),
+        "BegunAsItIsTold": Due(
+            0,
+            ("This is a correct post-norm", "--arg initializer=glorot_uniform", "with keras_mask and without"),
+            ("✗",),
+        ),
+        "LosesTheMaskOfKeras": right("post-norm", masks=False),
         "SkipsNoNetwork": Due(
             2, ("residual2 is missing", f"At: {line_of('# without a skip', 'cases_keras_made.py')}"), ()
         ),
@@ -1028,10 +1033,10 @@ DUE: dict[str, dict[str, Due]] = {
         "of_a_mask": layers(
             "layers_in_graph", "padding_mask (true = attend) hides what it flags at the model's outputs"
         ),
-        "of_a_series": layers("layers_in_graph", "up to 24 positions"),
-        "of_an_image": layers("layers_in_graph", "2 layers, final norm", "up to 16 positions"),
-        "of_columns": layers("layers_in_graph", "up to 5 positions"),
-        "of_many_patches": layers("layers_in_graph", "up to 70 positions"),
+        "of_a_series": layers("layers_in_graph", "of 24 positions"),
+        "of_an_image": layers("layers_in_graph", "2 layers, final norm", "of 16 positions"),
+        "of_columns": layers("layers_in_graph", "of 5 positions"),
+        "of_many_patches": layers("layers_in_graph", "of 70 positions"),
         "of_one_feature": refused("d_model is 1, and a norm over one feature gives its shift"),
         "of_no_sum": refused("layers_in_graph", "residual1 is missing"),
     },

@@ -26,6 +26,7 @@ from encoder_conformance.readers.module_target.frameworks.keras_built import ARR
 from encoder_conformance.readers.module_target.frameworks.keras_draws import THEIRS, drawn_at, drops_uncalled
 from encoder_conformance.readers.module_target.frameworks.keras_graph import NAME, PartsOfGraph, layers_of_graph
 from encoder_conformance.readers.module_target.frameworks.keras_inputs import WithEveryInput, opened
+from encoder_conformance.readers.module_target.frameworks.keras_masks import with_its_mask
 from encoder_conformance.readers.module_target.frameworks.keras_names import (
     KerasTree,
     attributes_of,
@@ -355,7 +356,9 @@ class _Keras(ModuleFramework):
         if module.name.startswith("_"):  # a class' name gives it; TensorFlow's graphs begin none so
             module.name = module.name.lstrip("_") or "layer"
         signature, bundled = call_of(module), build(module)
-        return KerasModule(module, signature, _values(module), module).arranged(bundled)
+        return with_its_mask(
+            module, signature, lambda call, own: KerasModule(module, own, _values(module), call).arranged(bundled)
+        )
 
     def whole(self, module: Any) -> WholeModule:
         """A layer that its first call builds takes an x; what is built is called with whatever it takes."""

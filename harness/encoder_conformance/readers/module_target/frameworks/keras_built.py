@@ -74,7 +74,7 @@ def build(layer: Any, told: ToldOf = no_words) -> Arrangement:
     bundled = _bundled(layer, signature) or signature.arrangement
     if (layer.built and layer.weights) or _is_built_by_ids(layer, signature):
         return bundled
-    widths = feed_forward_last(_fields_of(layer), _likely(layer), USUAL_WIDTHS)
+    widths = feed_forward_last(_fields_of(layer), likely_widths(layer), USUAL_WIDTHS)
     words = told(signature.x)
     signature = with_told(replace(signature, arrangement=bundled), words)
     failed, missed = list[_Failed](), tuple[str, ...]()
@@ -257,7 +257,7 @@ ARRAYS = Arrays(
 )
 
 
-def _likely(layer: Any) -> Iterator[int]:
+def likely_widths(layer: Any) -> Iterator[int]:
     """Widths, the likeliest first: a wrong one may leave parts of it built. Attention's first, then named ones and that
     of most of its maps. Many give each head all features, as many as the network's last map gives."""
     parts = [layer, *layer._flatten_layers()]
