@@ -170,13 +170,13 @@ def _opened(framework: ModuleFramework, given: object, told: ToldOf) -> Examinat
     module = with_masks_past_first(with_masks_together(module, x), x)
     refuse_written(module, before, {"x": x})
     refuse_unrunnable(module, {"x": x})
-    refuse_one_batch(module, x)
     as_given, kept = format_as_given(module, x), None
     if held is None or held.changed():
         if held is not None:  # one that was not called
             fresh, _ = with_numbers(framework.live(given))
             module = fresh.arranged(module.signature.arrangement) or fresh
         kept = module.kept({"x": x})
+    refuse_one_batch(module, x)
     chance, loose = chance_in(module, x), module.take_in({"x": x})
     read = module.bare()
     with awake(read):
