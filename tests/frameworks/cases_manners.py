@@ -112,6 +112,44 @@ class SecondMapOfQueries(Plain):
         return self.o(self.core(q, k, v, ignore).transpose(1, 2).flatten(2))
 
 
+class SumsItsValuesApart(Plain):
+    """A letter of its product is another: what is hidden changes nothing, since all values are summed."""
+
+    def core(self, q: Tensor, k: Tensor, v: Tensor, ignore: Tensor | None) -> Tensor:
+        scores = q @ k.transpose(-1, -2) / q.shape[-1] ** 0.5
+        if ignore is not None:
+            scores = scores.masked_fill(ignore[:, None, None, :], -1e9)
+        return torch.einsum("bhqk,bhvd->bhqd", scores.softmax(-1), v)  # of two letters
+
+
+class CallsItsAngles(Plain):
+    """What turns its queries is a function; what they are made of stands in a later line, and comes before."""
+
+    def turned(self, x: Tensor, rope: Any) -> Tensor:
+        q, k, v = rope(self.split(self.q(x))), self.split(self.k(x)), self.split(self.v(x))  # called
+        return self.o(self.core(q, k, v, None).transpose(1, 2).flatten(2))
+
+    def forward(self, x: Tensor, rope: Any) -> Tensor:
+        x = x + self.turned(
+            self.norm1(x),
+            rope,
+        )
+        return x + self.ffn(self.norm2(x))
+
+
+class PlacesBeforeALibrarys(Plain):
+    """Positions are added before a library's attention transposes them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.attention = nn.MultiheadAttention(self.D, self.H, batch_first=True)
+
+    def forward(self, x: Tensor) -> Tensor:
+        places = torch.arange(x.shape[1], dtype=x.dtype)[:, None] * torch.arange(1, self.D + 1)
+        x = x + torch.sin(places)  # of places
+        return self.ffn(self.attention(x, x, x, need_weights=False)[0])
+
+
 class HalvesAlone(Plain):
     """It refuses every mask that is not half as wide as it need be."""
 

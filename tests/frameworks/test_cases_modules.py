@@ -135,6 +135,12 @@ DUE: dict[str, dict[str, Due]] = {
         "SecondMapOfQueries": without(
             "no argument that", "as LoRA's two are", f"At: {line_of('# of two maps', 'cases_manners.py')}"
         ),
+        "CallsItsAngles": Due(
+            2, ("'Tensor' object is not callable", f"{line_of('# called', 'cases_manners.py')}, in turned"), ()
+        ),
+        "PlacesBeforeALibrarys": beyond(
+            "numbers that do not depend on x are added to it", f"At: {line_of('# of places', 'cases_manners.py')}"
+        ),
         "HalvesAlone": Due(
             0, ("no argument that took an array hides a position", "added was not given"), ("no argument of it hides",)
         ),
@@ -1480,3 +1486,13 @@ def test_what_is_cast_beside_its_masks_alone_is_not_judged_in_float64(conform: C
     printed = " ".join(ended.stdout.split())
     assert ended.status == 0, printed
     assert "beside its masks it is no more exact in float64 than in float32" in printed, printed
+
+
+def test_what_nothing_explains_has_the_line_of_what_is_no_layers(conform: Callable, tmp_path: Path) -> None:
+    """And not that of a mask that hides nothing for the same reason."""
+    told = ("--layer", "pre-gelu", "--dtype", "float32", "--out", tmp_path / "out")
+    ended = conform("check", HERE / "cases_manners.py:SumsItsValuesApart", *told)
+    printed = " ".join(ended.stdout.split())
+    assert ended.status == 1, printed
+    assert "Cause unknown" in printed, printed
+    assert f"At: {line_of('# of two letters', 'cases_manners.py')}" in printed, printed
