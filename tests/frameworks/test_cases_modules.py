@@ -115,6 +115,38 @@ DUE: dict[str, dict[str, Due]] = {
         "BeginsAsNothing": right("pre-norm"),
         "PlainByEinsum": right("pre-norm"),
     },
+    "cases_manners": {
+        "SoftmaxInBaseTwo": Due(
+            2,
+            ("ffn_activation is missing", f"At: {line_of('# of nothing between', 'cases_manners.py')}"),
+            ("no softmax",),
+        ),
+        "TakesItByKeys": right("pre-norm", "with padding_mask"),
+        "AnswersToItsCall": right("it is called with valid_lens: lengths"),
+        "TurnedByAPair": right("it is called with rope: cosines and sines", "rope θ 10000 halves"),
+        "TurnedAndInBuckets": right("rope θ 10000 halves", "position bias in 32 buckets up to 128"),
+        "ValidInAnObject": right("x is 'features' of a mapping", "with valid (true = attend)"),
+        "DistancesHeadByHead": without(
+            "cannot be followed", *DISTANCE, f"At: {line_of('# by distance', 'cases_manners.py')}"
+        ),
+        "DoneWhereItSays": Due(
+            2, ("it is called with done_mask: a mask that hides nothing, bool",), ("it returns its input",)
+        ),
+        "SecondMapOfQueries": without(
+            "no argument that", "as LoRA's two are", f"At: {line_of('# of two maps', 'cases_manners.py')}"
+        ),
+        "CallsItsAngles": Due(
+            2, ("'Tensor' object is not callable", f"{line_of('# called', 'cases_manners.py')}, in turned"), ()
+        ),
+        "PlacesBeforeALibrarys": beyond(
+            "numbers that do not depend on x are added to it", f"At: {line_of('# of places', 'cases_manners.py')}"
+        ),
+        "HalvesAlone": Due(
+            0, ("no argument that took an array hides a position", "added was not given"), ("no argument of it hides",)
+        ),
+        "TokenBefore": layers("x_mask (true = ignore) hides what it flags at the model's outputs, too"),
+        "TokenBeforeUnmasked": Due(0, ("x_mask changes what the model gives",), ("which is of a whole item",)),
+    },
     "cases_lines": {
         "SkipsNothingBeforeANorm": Due(
             2, ("residual2 is missing", f"At: {line_of('# without a skip', 'cases_lines.py')}"), ()
@@ -1476,3 +1508,13 @@ def test_what_is_cast_beside_its_masks_alone_is_not_judged_in_float64(conform: C
     printed = " ".join(ended.stdout.split())
     assert ended.status == 0, printed
     assert "beside its masks it is no more exact in float64 than in float32" in printed, printed
+
+
+def test_what_nothing_explains_has_the_line_of_what_is_no_layers(conform: Callable, tmp_path: Path) -> None:
+    """And not that of a mask that hides nothing for the same reason."""
+    told = ("--layer", "pre-gelu", "--dtype", "float32", "--out", tmp_path / "out")
+    ended = conform("check", HERE / "cases_manners.py:SumsItsValuesApart", *told)
+    printed = " ".join(ended.stdout.split())
+    assert ended.status == 1, printed
+    assert "Cause unknown" in printed, printed
+    assert f"At: {line_of('# of two letters', 'cases_manners.py')}" in printed, printed

@@ -14,7 +14,7 @@ from encoder_conformance.judging.simulate import simulate_with_noise
 from encoder_conformance.judging.verdict import Verdict, judge, judge_tensor
 from encoder_conformance.oracle.arithmetic import Arithmetic, Rounded
 from encoder_conformance.oracle.catalogue import catalogue
-from encoder_conformance.oracle.condition import expectation
+from encoder_conformance.oracle.condition import SAMPLE_ROUNDOFF, Spread, expectation
 from encoder_conformance.oracle.encoder import evaluate
 from encoder_conformance.oracle.expected import ExpectedTensor
 from encoder_conformance.oracle.golden.store import read_golden, read_golden_manifest
@@ -375,3 +375,17 @@ def test_a_wrong_choice_is_far_beyond_noise_in_float32(case: str, patch: dict[st
     assert verdict.outcome is Outcome.FAIL
     assert verdict.max is not None
     assert verdict.max > least
+
+
+def test_the_noise_of_next_to_no_gradient_of_a_bucket_is_not_lost() -> None:
+    """Its square is below the smallest float64. The rows of other buckets keep every bit of theirs."""
+    name, relative = "gradient.attention.position_bias.table", 1e-12
+    golden = np.array([[3e-268, 5e-268, 2e-270, 4e-268], [0.5, 0.25, 0.75, 1.0]])
+    spreads = Spread({name: golden}), Spread({"gradient.norm1.gain": golden[1]})
+    for sign in np.array([1.0, -1.0] * 8):
+        spreads[0].add({name: golden * (1 + sign * relative)})
+        spreads[1].add({"gradient.norm1.gain": golden[1] * (1 + sign * relative)})
+    of_buckets, alone = spreads[0].root_mean_squares()[name], spreads[1].root_mean_squares()["gradient.norm1.gain"]
+    assert (of_buckets[0] > 0.5 * relative * golden[0] / SAMPLE_ROUNDOFF).all()
+    assert (of_buckets[0] < 200 * relative * golden[0].max() / SAMPLE_ROUNDOFF).all()
+    np.testing.assert_array_equal(of_buckets[1], alone)

@@ -21,15 +21,16 @@ def argument_findings(described: ModuleDescription, reference: ModuleDescription
         line = _line_of(unusable, described)
         found = _of_unusable(unusable, described, line, stated=stated)
         yield found.model_copy(update={"about": {**found.about, **source_of(line)}})
+    not_taken = [each for each in described.ungiven_arguments if each.matters and not each.changes and not each.given]
     if not described.masks and not described.unusable_masks:
-        yield _finding("note", "no-mask", "no argument of it hides a position: it is judged without masks")
+        which = "that took an array" if not_taken else "of it"  # the others may hide
+        yield _finding("note", "no-mask", f"no argument {which} hides a position: it is judged without masks")
     turned = described.not_read is not None and "softmax_over_queries" in described.not_read.features
     for mask in described.masks:
         yield from () if turned else _of_axes(mask)  # a softmax over the queries turns what a mask hides
         yield from (reversed_ones := [*_of_name(mask, described, stated=is_stated)])
         yield from _of_forms(mask, {each.about["form"] for each in reversed_ones})
     yield from _of_exchanged(described, stated=is_stated)
-    not_taken = [each for each in described.ungiven_arguments if each.matters and not each.changes and not each.given]
     if not_taken:
         names = [each.argument for each in not_taken]
         verb, them = ("were", "them") if names[1:] else ("was", names[0])

@@ -264,13 +264,16 @@ def _cause(found: Diagnosis, formats: str) -> str:
 
 def _place(part: PartResult) -> str:
     """The line of source of the first error that has one, of what could not be judged that which says why; else of what
-    is no layer's, or is read in another's place; or, where there is no error, of another warning; else of a key in
-    which it is another, of the mask whose number is the cause, or of the first stage that is wrong."""
+    is no layer's, or is read in another's place, which comes first where nothing explains what fails; or, where there
+    is no error, of another warning; else of a key in which it is another, of the mask whose number is the cause, or of
+    the first stage that is wrong."""
     described = part.described
     leading = [each for each in part.warnings if each.kind in ("layer-not-read", "parameter-read-twice")]
     others = [] if part.errors else [each for each in part.warnings if each not in leading]
     errors = sorted(part.errors, key=lambda each: part.alone == 2 and each.kind != "layer-not-read")
-    for finding in (*errors, *leading, *others):
+    unexplained = bool(part.diagnoses) and all(each.confidence == "unknown" for each in part.diagnoses)
+    first = (*leading, *errors) if unexplained else (*errors, *leading)
+    for finding in (*first, *others):
         if source := finding.about.get("source"):
             return f"{source['file']}:{source['line']}"
     read, stated = described.layer, described.stated

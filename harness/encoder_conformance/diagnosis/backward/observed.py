@@ -72,7 +72,8 @@ class ObservedGradients:
     def errors(self, found: Mapping[str, P], sigma: Mapping[str, P] | None = None) -> dict[str, P]:
         """Return gradient → (observed − found) / σ, [P]; σ is that of right gradients if none is given."""
         sigma = sigma or self.sigma
-        return {name: (value - found[name]) / sigma[name] for name, value in self.observed.items()}
+        with np.errstate(over="ignore"):  # of a σ that is next to nothing
+            return {name: (value - found[name]) / sigma[name] for name, value in self.observed.items()}
 
     @cached_property
     def right(self) -> dict[str, P]:

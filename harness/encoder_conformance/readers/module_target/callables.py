@@ -4,7 +4,7 @@ import ast
 import inspect
 import sys
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from types import SimpleNamespace
 from typing import Any
 
@@ -81,6 +81,25 @@ def attributes_read(found: Any, name: str, seen: tuple[Any, ...], *, keys: bool 
     for base in getattr(found, "__bases__", ()):
         if base.__module__ == found.__module__:
             yield from attributes_read(base, name, (*seen, found), keys=keys)
+
+
+def keys_read(found: Any, name: str) -> Mapping[str, bool]:
+    """Key → whether a function does not do without it, of those that it reads of a mapping which it calls `name`, the
+    first that it reads first: batch["x"], and not batch.get("x"), nor what is read behind `"x" in batch`."""
+    tree, read = _tree_of(found), list[tuple[tuple[int, int], str, bool]]()
+    for node in ast.walk(tree) if tree else ():
+        if isinstance(node, ast.Subscript) and _is_named(node.value, name):
+            key, needed = node.slice, True
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and _is_named(node.func.value, name):
+            key, needed = next(iter(node.args), node.func), node.func.attr == "pop" and len(node.args) == 1
+        elif isinstance(node, ast.Compare) and any(_is_named(each, name) for each in node.comparators):
+            key, needed = node.left, False
+        else:
+            continue
+        if isinstance(key, ast.Constant) and isinstance(key.value, str):
+            read.append(((key.lineno, key.col_offset), key.value, needed))
+    found_keys = dict.fromkeys((key for _, key, _ in sorted(read)), True)
+    return found_keys | {key: False for _, key, needed in read if not needed}
 
 
 def _tree_of(found: Any) -> ast.AST | None:

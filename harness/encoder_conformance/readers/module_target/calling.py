@@ -9,6 +9,7 @@ from typing import Any, get_origin
 
 import numpy as np
 
+from encoder_conformance.readers.module_target.callables import keys_read
 from encoder_conformance.readers.module_target.errors import BadTarget
 from encoder_conformance.readers.module_target.live import Feeds, LiveModule, Second, Signature
 from encoder_conformance.readers.onnx_file.graph.execution import ExecutionError
@@ -53,6 +54,8 @@ def signature_of(forward: Callable[..., Any], name: str, *, skipped: int = 0, ke
     every = [*inspect.signature(forward).parameters.values()][skipped:]
     parameters = [p for p in every if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)]
     hands_on = any(p.kind == p.VAR_KEYWORD for p in every)
+    if not parameters and len(every) == 1 and hands_on and (read := keys_read(forward, every[0].name)):
+        return _of_keys(read)
     if not parameters and every:  # whatever it is called with
         x = every[0].name if every[0].kind == every[0].VAR_POSITIONAL and len(every) == 1 else _X[0]
         return Signature(x, (), named=every[0].kind == every[0].VAR_KEYWORD, hands_on=hands_on)
@@ -79,6 +82,18 @@ def signature_of(forward: Callable[..., Any], name: str, *, skipped: int = 0, ke
     names = tuple(p.name for p in others)
     x = _X[0] if first is None else first.name
     return Signature(x, masks, fixed, left, places, by_name, names, hands_on=hands_on, second=second)
+
+
+def _of_keys(read: Mapping[str, bool]) -> Signature:
+    """Of a call that takes arguments by whatever name. `read`: each that it reads → whether it does not do without."""
+    needed = [name for name, is_needed in read.items() if is_needed]
+    no_masks = [name for name in (*needed, *read) if not may_be_mask(name)]
+    x = next((name for name in no_masks if name in _X), next(iter(no_masks), _X[0]))
+    others = tuple(name for name in read if name != x)
+    masks = tuple(name for name in others if may_be_mask(name))
+    arrays = (name for name in others if name not in (*masks, *_SAID, *_EVALUATION) and not name.startswith(_SWITCHES))
+    fixed = {name: _EVALUATION.get(name) for name in needed if name != x}
+    return Signature(x, masks, fixed, tuple(arrays), named=True, names=others, hands_on=True)
 
 
 def is_another_sequence(name: str) -> bool:

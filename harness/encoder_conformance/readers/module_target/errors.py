@@ -5,7 +5,7 @@ import re
 import sys
 import sysconfig
 import traceback
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from linecache import getline
 from pathlib import Path
 from types import ModuleType
@@ -108,21 +108,31 @@ def _is_set_elsewhere(error: AttributeError) -> bool:
 
 
 class LineReached(NamedTuple):
-    """A line of a function."""
+    """A line of a function, and the instruction there: of a call over several lines the arguments come first, and the
+    call's own line may stand before them."""
 
     function: tuple[str, str]
     line: int
+    instruction: int = 0
 
 
 def places_of(error: BaseException, files: Collection[str] = ()) -> tuple[LineReached, ...]:
     """The lines of the user's source that an error went through, the outermost first. `files`: of what is installed
     those that are a module's own."""
-    frames = traceback.extract_tb(error.__traceback__)
+    frames, instructions = traceback.extract_tb(error.__traceback__), _instructions(error)
     return tuple(
-        LineReached((each.filename, each.name), each.lineno or 0)
-        for each in frames
+        LineReached((each.filename, each.name), each.lineno or 0, instruction)
+        for each, instruction in zip(frames, instructions, strict=False)
         if not _is_in(each, _OURS) and (each.filename in files or not _is_in(each, _OTHERS))
     )
+
+
+def _instructions(error: BaseException) -> Iterator[int]:
+    """That of each frame, the outermost first."""
+    frame = error.__traceback__
+    while frame is not None:
+        yield frame.tb_lasti
+        frame = frame.tb_next
 
 
 def raised_by_a_library(error: BaseException) -> bool:

@@ -31,13 +31,13 @@ class Reached(NamedTuple):
     mend: str = ""
 
     def is_beyond(self, other: "Reached") -> bool:
-        """A later line of one function is further. Else the calls tell: what fails in a function that a line calls may
+        """A later step of one function is further. Else the calls tell: what fails in a function that a line calls may
         be before what fails in the line itself."""
         if self.answered != other.answered:
             return self.answered
         for one, another in zip(self.places, other.places, strict=False):
             if one != another and one.function == another.function:
-                return one.line > another.line
+                return one.instruction > another.instruction
             if one != another:
                 break
         return self.calls > other.calls

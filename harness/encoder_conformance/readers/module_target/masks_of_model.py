@@ -1,7 +1,7 @@
 """What the masks of a whole model hide at its outputs: no layer of it shows whether it is handed a mask."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import product
 
@@ -13,6 +13,7 @@ from encoder_conformance.readers.module_target.calling import is_called_mask, ma
 from encoder_conformance.readers.module_target.differing import differ
 from encoder_conformance.readers.module_target.errors import BadTarget
 from encoder_conformance.readers.module_target.given_as import Argument, meaning_of, words_of
+from encoder_conformance.readers.module_target.rows_beside import of_positions, rows_beside
 from encoder_conformance.readers.module_target.whole import WholeModule
 from encoder_conformance.readers.onnx_file.interface.mask_semantics import Polarity, polarities_of
 from encoder_conformance.spec.axes import Array
@@ -22,6 +23,9 @@ _B, _S = 3, 7
 """A batch and a length that are no usual size of anything else."""
 _FLAGGED = 2
 """Positions at one end of each item."""
+_SHORTER = _S - _FLAGGED
+_BETWEEN = slice(_FLAGGED, _SHORTER)
+"""Those that are flagged at neither end."""
 _OTHER_LENGTH = 9
 """Of another sequence that a model needs, such as a decoder's: its rows are not taken for those of the first."""
 _NEAR = 1e-4
@@ -79,6 +83,16 @@ class _Model:
     first: str
     made: First
     beside: Mapping[str, Callable[[int], Array]] = field(default_factory=dict)
+    more: Mapping[str, int] = field(default_factory=dict)
+    """Output → rows that it has beside those of the positions, where there are some."""
+
+    def with_rows_beside(self) -> "_Model":
+        """The same, which knows of those: of a model of one length there are none."""
+        try:
+            shorter, longer = self.answers({}, _SHORTER), self.answers({}, _S)
+        except Exception:  # whatever a model does with what is not its own
+            return self
+        return replace(self, more=rows_beside(shorter, longer, (_SHORTER, _S)))
 
     def answers(
         self, mask: Mapping[str, Array], length: int = _S, flagged: slice | None = None, *, other: bool = False
@@ -90,6 +104,8 @@ class _Model:
         beside = {name: make(length) for name, make in self.beside.items() if name not in mask}
         found = self.whole.outputs({self.first: self.made(length, flagged, other), **beside, **mask})
         found = {name: value for name, value in found.items() if value.dtype.kind == "f" and _B in value.shape[:2]}
+        rows = {name: of_positions(found[name], self.more[name], length, _BETWEEN) for name in {*self.more} & {*found}}
+        found |= rows
         return {name: value for name, value in found.items() if value.shape[-2:] != (length, length)} or found
 
 
@@ -113,7 +129,7 @@ def _opened(
                 continue
             finite = any(np.isfinite(value).any() for value in one.values())
             if finite and not any(differ(one[name], two[name]) for name in one):
-                return model
+                return model.with_rows_beside()
     return None
 
 
@@ -201,7 +217,7 @@ class _End:
     left: slice
 
 
-_ENDS = _End(slice(_S - _FLAGGED, _S), slice(0, _S - _FLAGGED)), _End(slice(0, _FLAGGED), slice(_FLAGGED, _S))
+_ENDS = _End(slice(_SHORTER, _S), slice(0, _SHORTER)), _End(slice(0, _FLAGGED), slice(_FLAGGED, _S))
 """The last, as of padding; the first, of a causal model, whose last no other sees: what is of whole items may be taken
 of the first."""
 
@@ -284,9 +300,8 @@ def _unlike_alone(
 ) -> list[str]:
     """The outputs that are others than without the last positions, which the mask flags; none where items are refused
     without."""
-    length = _S - _FLAGGED
     try:
-        shorter = model.answers(mask(length, None), length)
+        shorter = model.answers(mask(_SHORTER, None), _SHORTER)
     except Exception:  # as of a model of one length
         return []
     left = {key: _left(shut[key], _ENDS[0]) for key in keys if key in shorter}

@@ -42,6 +42,7 @@ def _offered(
     known = {*(mask.name for mask in semantics.masks), *(each.argument for each in unusable)}
     beside = module.signature.arrangement.beside
     left = [name for name in (*module.signature.masks, *module.signature.arrays) if name not in {*known, *beside}]
-    left += [name for name, supply in beside.items() if supply.kind in FIXED and name not in known]
+    unsaid = (*FIXED, "none")  # what it takes None for may hide, too
+    left += [name for name, supply in beside.items() if supply.kind in unsaid and name not in known]
     ungiven = ungiven_arguments(module, semantics, num_heads, left)
     return OfferedArguments(semantics, forms_taken(module, semantics, num_heads), unusable, ungiven)

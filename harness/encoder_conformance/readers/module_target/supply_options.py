@@ -100,6 +100,8 @@ def options_of(
     for kind in kinds:
         made = _angles(kind, sizes, packed=packed) if kind in _TURNS else _of_kind(kind, widths, packed=packed)
         named += sorted(made, key=lambda each: "cis" in name.lower() and each.what not in (TURNS, STACKED))
+    if {"turning", "pair"} <= {*kinds}:
+        named = _by_turns(named, sizes)
     if keys and is_random(name):
         named.insert(0, Supply("seed"))
     if may_be_mask(name):
@@ -160,6 +162,16 @@ def _angles(kind: str, sizes: list[int], *, packed: bool) -> list[Supply]:
         return [*angles, *(each for each in turns if each.number in sizes[:_LIKELIEST])]
     stacked = [replace(each, axes=f"{each.axes}2", what=STACKED) for each in of_pairs]
     return [each for three in zip_longest(angles, turns, stacked) for each in three if each is not None]
+
+
+def _by_turns(named: list[Supply], sizes: list[int]) -> list[Supply]:
+    """The same, of the likeliest sizes first, one number for each and a pair of both by turns: `rope` may be either,
+    and what comes late is not tried beside other arguments."""
+    likely = [each for each in named if each.kind == "turning" and each.number in sizes[:_LIKELIEST]]
+    pairs = [each for each in likely if each.what == PAIR]
+    others = [each for each in likely if each.what != PAIR]
+    first = [each for two in zip_longest(others, pairs) for each in two if each is not None]
+    return [*first, *(each for each in named if each not in first)]
 
 
 def _sinusoids(sizes: list[int]) -> list[Supply]:

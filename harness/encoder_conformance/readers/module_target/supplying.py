@@ -126,9 +126,20 @@ def arranged(module: LiveModule) -> tuple[LiveModule, Array] | None:
 
 
 def _as_it_is_taken(module: LiveModule, x: Array) -> LiveModule:
+    module = _changing(module, x)
     refuse_attended(module, x)
     module = _opened(with_masks_in_lists(module, x), x)
     return with_masks_as_maps(row_by_row(module, x.shape[-1]), x)
+
+
+def _changing(module: LiveModule, x: Array) -> LiveModule:
+    """The same; given the other truth for a mask with which it returns x as it is, as for positions that are done."""
+    masks = ((name, each) for name, each in module.signature.arrangement.beside.items() if each.kind == "full")
+    if not np.array_equal(module.run({"x": x})["output"], x):
+        return module
+    others = (module.giving({name: replace(each, number=1 - each.number)}) for name, each in masks)
+    taken = (other for other in others if other is not None and other.takes(x))
+    return next((other for other in taken if not np.array_equal(other.run({"x": x})["output"], x)), module)
 
 
 def _features_normed(module: LiveModule, x: Array) -> tuple[LiveModule, Array]:

@@ -112,7 +112,7 @@ def forward_of(module: nn.Module) -> Callable[..., Any]:
     """What has the signature of its forward pass: that of TorchScript is in a schema."""
     own: Callable[..., Any] = module.forward
     if not isinstance(module, torch.jit.ScriptModule):
-        return own
+        return module.__call__ if _has_its_own_call(module) else own
 
     def forward() -> None: ...
 
@@ -125,6 +125,14 @@ def forward_of(module: nn.Module) -> Callable[..., Any]:
     )
     forward.__signature__ = inspect.Signature(list(parameters))  # type: ignore[attr-defined]
     return forward
+
+
+def _has_its_own_call(module: nn.Module) -> bool:
+    """Whether its class says in a __call__ of its own what a call takes, and does not hand on whatever it is given."""
+    if type(module).__call__ is nn.Module.__call__:
+        return False
+    parameters = inspect.signature(module.__call__).parameters.values()
+    return any(each.kind not in (each.VAR_POSITIONAL, each.VAR_KEYWORD) for each in parameters)
 
 
 def _compiled(module: nn.Module) -> Iterator[tuple[nn.Module, str, Any, Any]]:

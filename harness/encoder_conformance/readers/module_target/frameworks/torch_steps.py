@@ -24,7 +24,10 @@ _OPERATORS: dict[str, Feature] = {
     **dict.fromkeys(("lstm", "gru", "mkldnn_rnn_layer", "_thnn_fused_lstm_cell", "_thnn_fused_gru_cell"), "recurrence"),
 }
 """An operator → what it shows, where it takes what depends on x."""
-_SOFTMAX = {"_softmax", "_safe_softmax", "exp"}
+_SOFTMAX = {"_softmax", "_safe_softmax", "_log_softmax", "exp", "exp2", "logsumexp"}
+"""What a softmax may be computed by, in base 2, too."""
+_POWERS = {torch.ops.aten.pow.Scalar, torch.ops.aten.pow.Scalar_out}
+"""A number to the power of what depends on x."""
 _CHOOSING = {"topk", "sort", "argsort"}
 _ORDER: tuple[Feature, ...] = (
     "fourier", "recurrence", "convolution", "experts", "positions", "batch", "over_positions", "relative", "bias_of_x",
@@ -68,7 +71,7 @@ class _Operators(SeesOperators):
         depending = [each for each in given if self._depends(each)]
         if depending:
             named = dict(zip((each.name for each in func._schema.arguments), args, strict=False)) | (kwargs or {})
-            name = func._schema.name.rpartition("::")[2].rstrip("_")
+            name = "exp" if func in _POWERS else func._schema.name.rpartition("::")[2].rstrip("_")
             for feature in self._features(name, given, depending, named.get("dim", -1)):
                 self._see(feature)
             self._dependent |= made

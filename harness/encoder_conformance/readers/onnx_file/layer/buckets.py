@@ -1,12 +1,14 @@
 """Reads a bias by buckets of distance (E-23, E-42) off its values: which row of which table a distance takes."""
 
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 
 import numpy as np
 
 from encoder_conformance.oracle.forms.position_bias import WRONG_BUCKETS, both_ways, clipped
 from encoder_conformance.readers.onnx_file.tracing.expressions import UnsupportedPattern, Weights, WeightSource
+from encoder_conformance.readers.onnx_file.tracing.features import Feature
 from encoder_conformance.readers.onnx_file.tracing.softmax import hides
 from encoder_conformance.readers.onnx_file.tracing.symbolic_trace import SymbolicTrace
 from encoder_conformance.spec.axes import RH, Array
@@ -41,7 +43,8 @@ def buckets_of(trace: SymbolicTrace, weights: Weights, values: Mapping[str, Arra
     short = _summed(weights.added, {name: trace.number(name) for name in weights.added}, H, trace.S)
     sign = next((each for each in (1.0, -1.0) if _is_all_of(each * short, weights)), None)
     if sign is None:
-        raise UnsupportedPattern(f"{weights.added[0]!r} is added, times others", "position_bias")
+        feature: Feature = "distance" if _is_by_distance(weights, trace.S) else "position_bias"
+        raise UnsupportedPattern(f"{weights.added[0]!r} is added, times others", feature)
     short, added = sign * short, sign * _summed(weights.added, values, H, S)  # what is subtracted is its opposite
     missing = [name for name in weights.added if name not in values]
     if missing:
@@ -96,6 +99,16 @@ def _is_all_of(short: Array, weights: Weights) -> bool:
     counts = np.maximum(seen.sum(-1, keepdims=True), 1)
     rest = np.where(seen, apart - apart.sum(-1, keepdims=True) / counts, 0.0)
     return bool(np.abs(rest).max() <= 1e-3 * max(1.0, np.abs(short[np.isfinite(short)]).max(initial=0)))
+
+
+def _is_by_distance(weights: Weights, S: int) -> bool:
+    """Whether what the softmax was found to add is the same at each distance, whichever values of the file it is of."""
+    if weights.constant is None:
+        return False
+    with suppress(UnsupportedPattern):
+        distances, _ = _by_distance(weights.constant[0], S, weights.name)
+        return len(distances) > 1
+    return False
 
 
 def _by_distance(added: Array, S: int, name: str) -> tuple[Array, RH]:

@@ -57,7 +57,17 @@ def instead(found: Operation, step: Step, sums: Iterable[Sum]) -> Feature | None
         return "sums"  # x is added to a sum that is there already
     if isinstance(found, Activation) and isinstance(found.of.operation, Linear):
         return "activated"
+    if isinstance(found, Sum) and _mapped(found.sides[0]) is _mapped(found.sides[1]) is not None:
+        return "second_map"
     return "parallel" if is_side_by_side(found) else None
+
+
+def _mapped(side: Operation) -> Operation | None:
+    """What one linear map or several in a row read; None of what is no map."""
+    made = side
+    while isinstance(made, Linear | RowMap | Weighed):
+        made = made.of.operation
+    return None if made is side else made
 
 
 def is_side_by_side(found: Operation) -> bool:

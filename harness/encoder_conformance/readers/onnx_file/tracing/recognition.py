@@ -144,7 +144,7 @@ def _elementwise(table: ValueTable, name: str, expression: Expression, function:
         gained = RowMap(operation.shape, name, whole(operation), Gain(gains, source))
         return View(table.intern((id(operation), gains.astype(np.float32).tobytes()), gained), expression.index)
     if _is_shift(observed - inputs, function(2 * values) - 2 * inputs):
-        raise _shifted(name, expression, observed - inputs)
+        raise _shifted(_added_at(table, name, operation), expression, observed - inputs)
     if isinstance(operation, Linear | TracedNorm) and _is_multiple(observed, function(-2 * values)):
         raise UnsupportedPattern(f"each feature is multiplied by a number of its position, at {name!r}", "rope")
     if isinstance(operation, Sum) and all(isinstance(each, Linear) for each in operation.sides):
@@ -170,6 +170,14 @@ def _is_multiple(found: Elementwise, of_minus_twice: Elementwise) -> bool:
     """Whether inputs are multiplied by numbers that do not depend on them."""
     with np.errstate(all="ignore"):
         return bool(np.abs(found + of_minus_twice / 2).max() <= CLOSE * np.abs(found).max())
+
+
+def _added_at(table: ValueTable, name: str, operation: Operation) -> str:
+    """The last value on the way to `name` to which what does not depend on x was added; that itself where none was."""
+    for node in table.nodes_between(name, operation):
+        if node.op_type in ("Add", "Sub", "Sum") and any(each not in table.values for each in node.input):
+            return str(node.output[0])
+    return name
 
 
 def _shifted(name: str, expression: Expression, added: Elementwise) -> UnsupportedPattern:

@@ -174,9 +174,12 @@ class SymbolicTrace(ValueTable):
         if any(value.operation is not first.operation for value in dependent):
             dependent = [*put_together([view_of(self, name) for name in data])]
             first = dependent[0]
-        if several and len({value.factor if isinstance(value, View) else id(value) for value in dependent}) > 1:
+        apart = several and len({value.factor if isinstance(value, View) else id(value) for value in dependent}) > 1
+        if apart and not (isinstance(first.operation, Scores) and all(map(_is_of_each, dependent))):
             return [Mixture(first.operation)]
         indices = self.nodes.run(node, [*(value.index for value in dependent), *others])
+        if apart:  # the scores of each head, to which other numbers were added than to the next one's
+            return [Expression(first.operation, index, False, False) for index in indices]
         return [replace(first, index=index) for index in indices]
 
     def _identity(self, node: onnx.NodeProto, value: Value) -> Value:
@@ -344,6 +347,11 @@ def _is_attention(value: Value) -> bool:
     """Whether it is what attention gives, before or behind its last map."""
     operation = _operation(value)
     return isinstance(operation.of.operation if isinstance(operation, Linear) else operation, Context)
+
+
+def _is_of_each(value: View | Expression) -> bool:
+    """Whether it is the elements of an operation, each by itself or a function of itself alone."""
+    return isinstance(value, View) or not value.rowwise
 
 
 def _operation(value: Value) -> Operation | None:

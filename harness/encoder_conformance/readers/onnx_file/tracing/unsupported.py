@@ -73,6 +73,10 @@ SENTENCES: dict[Feature, tuple[str, str]] = {
         "it draws random numbers in evaluation, too, and gives another output for another key",
         "make it with a rate of 0, or with an argument that turns it off",
     ),
+    "second_map": (
+        "a second map of the same is added to a linear map, as LoRA's two are; in the specification one map makes each",
+        f"add the product of the second's weights to the first's weight, which computes the same, or {_SOURCE}",
+    ),
     "second_gain": (
         "what a norm gives is multiplied by a second vector; in the specification a norm has one gain and one shift "
         "(E-1)",
