@@ -139,5 +139,5 @@ class NormsAgainInAGraph(DividedByItsSize):
 
     @tf.function
     def call(self, x: Any) -> Any:
-        x = self.norm1(x + self.attention(x))
-        return self.norm1(x + self.down(self.up(x)))  # by the first norm
+        x = self.norm1(x + self.attention(x))  # by the first norm
+        return self.norm1(x + self.down(self.up(x)))

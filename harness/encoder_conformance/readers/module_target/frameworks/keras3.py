@@ -166,12 +166,12 @@ class KerasModule(HeldModule):
         return drops_uncalled(FRAMEWORK.tree, self.layer, lambda: training.call(feeds))
 
     def _called_at(self, feeds: Feeds) -> dict[str, str]:
-        """The path of a part → the line that calls it, of several the last, as where one norm serves two places."""
+        """The path of a part → the line that calls it first."""
         called: dict[str, str] = {}
 
         def keep(path: str, side: str, value: Any) -> None:
             if side == "input" and (line := line_of_caller()):
-                called[path] = line
+                called.setdefault(path, line)
 
         calls(FRAMEWORK.tree, self.layer, keep, lambda: self.call(feeds))
         return called
