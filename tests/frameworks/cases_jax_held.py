@@ -89,3 +89,21 @@ class _DropsOneBranch(_Split):
 
 def that_drops_one_branch() -> Any:
     return _DropsOneBranch(nnx.Rngs(0))
+
+
+class PutTogetherAsItLies(nn.Module):
+    """Its heads are put together without a transpose."""
+
+    @nn.compact
+    def __call__(self, x: jax.Array) -> jax.Array:
+        y = nn.LayerNorm()(x)
+        q, k, v = (nn.Dense(D)(y).reshape(*x.shape[:2], H, D // H).transpose(0, 2, 1, 3) for _ in range(3))
+        weights = jax.nn.softmax(q @ k.swapaxes(-1, -2) / (D // H) ** 0.5)
+        made = weights @ v
+        rows = made.reshape(x.shape)  # of several positions
+        x = x + nn.Dense(D)(rows)
+        return x + nn.Dense(D)(nn.gelu(nn.Dense(HIDDEN)(nn.LayerNorm()(x))))
+
+
+def that_puts_heads_together() -> Any:
+    return PutTogetherAsItLies(), PutTogetherAsItLies().init(jax.random.key(0), _X)

@@ -105,3 +105,67 @@ class LosesTheMaskOfKeras(BegunAsItIsTold):
 
     def call(self, x: Any) -> Any:
         return super().call(tf.identity(x))
+
+
+class _Scored(layers.Layer):
+    """Attention as it is written out, whose scores are multiplied by what `scaled` says."""
+
+    def __init__(self, d: int, heads: int) -> None:
+        super().__init__()
+        self.heads = heads
+        self.q, self.k, self.v = (layers.Dense(d, use_bias=False) for _ in range(3))
+        self.o = layers.Dense(d)
+
+    def cut(self, x: Any) -> Any:
+        return tf.transpose(tf.reshape(x, (tf.shape(x)[0], -1, self.heads, x.shape[-1] // self.heads)), (0, 2, 1, 3))
+
+    def scaled(self, scores: Any, size: Any) -> Any:
+        return scores / tf.math.sqrt(size)
+
+    def call(self, x: Any) -> Any:
+        q, k, v = (self.cut(each(x)) for each in (self.q, self.k, self.v))
+        size = tf.cast(tf.shape(k)[-1], tf.float32)
+        scores = self.scaled(tf.matmul(q, k, transpose_b=True), size)
+        return self.merged(tf.matmul(tf.nn.softmax(scores), v), tf.shape(x))
+
+    def merged(self, made: Any, shape: Any) -> Any:
+        made = tf.transpose(made, (0, 2, 1, 3))
+        return self.o(tf.reshape(made, shape))
+
+
+class _ScaledTwice(_Scored):
+    def scaled(self, scores: Any, size: Any) -> Any:
+        return scores / size  # and no root
+
+
+class _MergedAsItLies(_Scored):
+    def merged(self, made: Any, shape: Any) -> Any:
+        rows = tf.reshape(made, shape)  # without a transpose
+        return self.o(rows)
+
+
+class DividedByItsSize(layers.Layer):
+    attends: type[_Scored] = _ScaledTwice
+
+    def __init__(self, d_model: int, num_heads: int, dff: int) -> None:
+        super().__init__()
+        self.attention = self.attends(d_model, num_heads)
+        self.up, self.down = layers.Dense(dff, "relu"), layers.Dense(d_model)
+        self.norm1, self.norm2 = layers.LayerNormalization(), layers.LayerNormalization()
+
+    def call(self, x: Any) -> Any:
+        x = self.norm1(x + self.attention(x))
+        return self.norm2(x + self.down(self.up(x)))
+
+
+class PutTogetherAsItLies(DividedByItsSize):
+    attends = _MergedAsItLies
+
+
+class NormsAgainInAGraph(DividedByItsSize):
+    attends = _Scored
+
+    @tf.function
+    def call(self, x: Any) -> Any:
+        x = self.norm1(x + self.attention(x))  # by the first norm
+        return self.norm1(x + self.down(self.up(x)))

@@ -89,6 +89,11 @@ def line_of(remark: str, file: str = "cases_drawn.py") -> str:
     return f"{file}:{1 + next(number for number, line in enumerate(lines) if line.endswith(remark))}"
 
 
+def at(remark: str) -> str:
+    """The place that a report names, of a line of planted bugs."""
+    return f"At: {line_of(remark, 'cases_planted_lines.py')}"
+
+
 OF_SOME = (
     "some of query, key and value read x, and some its norm",
     f"At: {line_of('# for some of three', 'cases_domains.py')}",
@@ -146,6 +151,36 @@ DUE: dict[str, dict[str, Due]] = {
         ),
         "TokenBefore": layers("x_mask (true = ignore) hides what it flags at the model's outputs, too"),
         "TokenBeforeUnmasked": Due(0, ("x_mask changes what the model gives",), ("which is of a whole item",)),
+    },
+    "cases_planted_lines": {
+        "HalfPostNorm": beyond("the norm of attention stands before it, and that of the", at("# behind the sum")),
+        "FirstDeviationTwice": mistaken(
+            "Cause: norm1.a_2 is read for norm2.gain too, and norm2.a_2, of the same size, is read nowhere.",
+            at("# by the first one"),
+        ),
+        "QueryOfANorm": without(
+            "x is normed before the first layer", "some of query, key and value read x", at("# of queries alone")
+        ),
+        "KeepsWhatTurns": Due(2, ("residual2 is missing",), ("tensors that are no parameters",)),
+        "ActivatesItsLastMap": beyond("an activation stands behind a map or a norm", at("# once more")),
+        "SeesLaterKeysAlone": Due(2, ("a causal mask the other way round", at("# the other way round")), ()),
+        "SkipsANormOfItsOwnName": beyond("what skips a sub-layer is normed", at("# in the place of x")),
+        "SkipsWhatIsNormed": beyond("what skips a sub-layer is normed", at("# and its name")),
+        "NoNormAtItsEnd": Due(2, ("a norm is missing", "no norm as norm2", at("# and no norm")), ()),
+        "GroupedMaps": without("convolution", "a linear map takes some of the features alone", at("# of two groups")),
+        "BiasedByPairs": Due(
+            2,
+            (
+                "residual1 is missing",
+                "pairs was not given, and changes the output",
+                "[batch, sequence, sequence, d_model]",
+            ),
+            ("d_head",),
+        ),
+        "OfTwoTowers": Due(
+            2, ("it attends to another sequence", "encoder_hidden_states, which its model gives it"), ("vectors",)
+        ),
+        "KeepsABias": right(f"({line_of('# for later calls', 'cases_planted_lines.py')}, forward", masks=False),
     },
     "cases_lines": {
         "SkipsNothingBeforeANorm": Due(
@@ -968,6 +1003,17 @@ DUE: dict[str, dict[str, Due]] = {
         ),
         "HandsAListOn": Due(0, ("This is a correct post-norm", "mask-added-minus-1e9", "with mask"), ("✗",)),
         "AddsNumbersOfDistances": right("post-norm", "position bias by distance up to 5", masks=False),
+        "DividedByItsSize": Due(
+            0, (f"= 1/head_dim ({line_of('# and no root', 'cases_keras_made.py')})", "This is a correct"), ("✗",)
+        ),
+        "PutTogetherAsItLies": Due(
+            2, ("without a transpose", f"At: {line_of('# without a transpose', 'cases_keras_made.py')}"), ()
+        ),
+        "NormsAgainInAGraph": Due(
+            1,
+            ("the part norm2 is called nowhere", f"At: {line_of('# by the first norm', 'cases_keras_made.py')}"),
+            ("autograph",),
+        ),
     },
     "cases_jax_given": {
         "AddsNumbersOfDistances": right("pre-norm", "position bias by distance up to 5", masks=False),
@@ -1006,6 +1052,9 @@ DUE: dict[str, dict[str, Due]] = {
         ),
         "behind_its_parameters": Due(0, ("This is a correct post-norm",), ("no module of",)),
         "that_drops_one_branch": Due(0, ("in training drop_of_network (p = 0.2) is never called",), ("✗",)),
+        "that_puts_heads_together": Due(
+            2, ("without a transpose", f"At: {line_of('# of several positions', 'cases_jax_held.py')}"), ()
+        ),
         "that_was_split": Due(0, ("This is a correct pre-norm",), ("no module of",)),
     },
     "cases_jax": {

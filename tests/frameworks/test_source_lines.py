@@ -105,7 +105,7 @@ def test_a_refusal_is_of_the_line_of_the_layer_that_places_what_it_names(
 ) -> None:
     import onnx
 
-    from encoder_conformance.readers.module_target.source_lines import SourceLines
+    from encoder_conformance.readers.module_target.source_lines import GraphProblem, SourceLines
 
     node = onnx.helper.make_node("Identity", ["x"], ["seen"])
     stack = [
@@ -117,7 +117,7 @@ def test_a_refusal_is_of_the_line_of_the_layer_that_places_what_it_names(
         entry = node.metadata_props.add()
         entry.key, entry.value = key, value
     model = onnx.helper.make_model(onnx.helper.make_graph([node], "one", [], []))
-    assert SourceLines(model, "/site-packages/torch").of_problem("at 'seen'").partition(": ")[0] == due
+    assert SourceLines(model, "/site-packages/torch").of_problem(GraphProblem("at 'seen'")).partition(": ")[0] == due
 
 
 @pytest.mark.release

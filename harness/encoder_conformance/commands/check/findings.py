@@ -162,10 +162,12 @@ def _of_registration(described: ModuleDescription, part: bool) -> Iterator[Findi
         severity: Severity = "warning" if part else "error"
         about = {"names": described.unregistered}
         yield Finding(severity=severity, kind="weights-not-registered", message=message, hint=hint, about=about)
-    if described.loose_tensors and not described.parameters:
-        message = f"it computes with tensors that are no parameters: {', '.join(described.loose_tensors)}"
+    made = described.kept.names if described.kept is not None and described.kept.once else ()
+    loose = [each for each in described.loose_tensors if each.partition("[")[0] not in made]
+    if loose and not described.parameters:
+        message = f"it computes with tensors that are no parameters: {', '.join(loose)}"
         hint = "a weight is an nn.Parameter, and registered"
-        yield _warning("tensors-not-parameters", message, hint, names=described.loose_tensors)
+        yield _warning("tensors-not-parameters", message, hint, names=loose)
 
 
 def _of_choices(described: ModuleDescription, declared: bool) -> Iterator[Finding]:

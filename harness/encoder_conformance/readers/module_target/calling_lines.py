@@ -11,8 +11,9 @@ from traceback import FrameSummary
 
 from encoder_conformance.platform.paths import PACKAGE, ROOT
 
-SoughtLines = Callable[[str], str]
-"""A value of a graph → the line of the user's source that makes it, and what stands there; "" where it is not sure."""
+SoughtLines = Callable[[str, bool], str]
+"""(value of a graph, moved) → the line of the user's source that makes it, and what stands there; "" where it is not
+sure. `moved`: of the steps that give its numbers, that which arranges them."""
 
 
 def line_in(frames: Iterable[FrameSummary], libraries: Iterable[str]) -> str:

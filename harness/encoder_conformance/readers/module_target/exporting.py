@@ -14,7 +14,7 @@ from encoder_conformance.readers.module_target.errors import last_frames
 from encoder_conformance.readers.module_target.export_notes import kept_notes
 from encoder_conformance.readers.module_target.live import LiveModule
 from encoder_conformance.readers.module_target.mapping import ElementMap, OwnParameters
-from encoder_conformance.readers.module_target.source_lines import SourceLines
+from encoder_conformance.readers.module_target.source_lines import GraphProblem, SourceLines
 from encoder_conformance.readers.onnx_file.findings import Findings
 from encoder_conformance.readers.onnx_file.graph.execution import ModelRunner
 from encoder_conformance.readers.onnx_file.graph.graph import Graph
@@ -92,10 +92,9 @@ def export_and_infer(module: LiveModule, semantics: InputSemantics, *, simplifie
     except Exception as error:  # a graph that the reader was never shown is no reason to judge nothing
         return Exported(problem=f"its graph cannot be read: {type(error).__name__}: {error}")
     lines = SourceLines(model, module.library, sought)
-    errors = [finding.message for finding in findings.errors()]
     notes = (*kept_notes(model), *_noted(findings, lines))
-    if inferred is None or inferred.layer is None or errors:
-        seen = _of_no_layer(errors, findings, lines)
+    if inferred is None or inferred.layer is None or findings.errors():
+        seen = _of_no_layer(findings, lines)
         return _of_two_formats(module, shape, findings) or replace(seen, notes=notes)
     warned = (lines.placed(each) for each in findings.in_order() if each.severity == "warning")
     taken_for = tuple(_with_its_parameter(each, own, marks) for each in warned)
@@ -104,7 +103,8 @@ def export_and_infer(module: LiveModule, semantics: InputSemantics, *, simplifie
     found = _placed(own, inferred, marks, before)
     if not found.unplaced:  # what the exporter made of a parameter is told by its marks, and can be set
         notes = tuple(each for each in notes if each.kind != "parameter-computed")
-    return replace(found, notes=notes, taken_for=taken_for, lines=at or _of_calls(module, shape, found.map))
+    called = {} if at else _of_calls(module, shape, found.map) | dict(_of_another_scale(inferred, lines))
+    return replace(found, notes=notes, taken_for=taken_for, lines=at or called)
 
 
 def _noted(findings: Findings, lines: SourceLines) -> Iterator[Finding]:
@@ -124,12 +124,14 @@ def _of_keys(inferred: InferredLayer, lines: SourceLines) -> Iterator[tuple[str,
             yield read_for(place), line
 
 
-def _of_no_layer(errors: list[str], findings: Findings, lines: SourceLines) -> Exported:
+def _of_no_layer(findings: Findings, lines: SourceLines) -> Exported:
     """What is said of a graph that was followed, and is no layer's."""
+    errors = [each.message for each in findings.errors()]
     said = [*errors[:1], *(each.removeprefix(NO_LAYER) for each in errors[1:])]
     problem = "; ".join(said) or "no layer was found in its graph"
     features = tuple(dict.fromkeys(findings.features))
-    where = lines.of_problems(errors) or lines.of_values(each.about.get("at") for each in findings.errors())
+    problems = (GraphProblem(each.message, each.about.get("features", ())) for each in findings.errors())
+    where = lines.of_problems(problems) or lines.of_values(each.about.get("at") for each in findings.errors())
     return Exported(problem=problem, where=where, traced=True, features=features)
 
 
@@ -172,10 +174,18 @@ _BESIDE = {
 """Key of a layer → the parameter whose line it is told by, where no node of a graph has one."""
 
 
-def _of_calls(module: LiveModule, shape: tuple[int, ...], map: ElementMap | None) -> Mapping[str, str]:
+def _of_another_scale(inferred: InferredLayer, lines: SourceLines) -> Iterator[tuple[str, str]]:
+    """The line that multiplies scores by another number than usual, which may be none that calls a part."""
+    for fact in inferred.facts:
+        if fact.key == "attention.scale" and fact.value != "head_dim":
+            line, _, _ = lines.of_problem(GraphProblem(fact.evidence)).partition(": ")
+            yield from [(fact.key, line)] if line else []
+
+
+def _of_calls(module: LiveModule, shape: tuple[int, ...], map: ElementMap | None) -> dict[str, str]:
     """The lines of a module whose exporter keeps none."""
     try:
-        at = module.lines({"x": np.zeros(shape, np.float32)})
+        at = dict(module.lines({"x": np.zeros(shape, np.float32)}))
     except Exception:  # a module is judged without its lines
         return {}
     sources = {} if map is None else {name: map.source(name)[0] for name in map.elements}

@@ -1,6 +1,6 @@
 """Chooses the map of own parameters to the specification's, and proves it: one that was read, or that is searched."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from encoder_conformance.oracle.forms import steps_of, variant_of
@@ -85,7 +85,8 @@ def _casts_by_itself(module: LiveModule) -> bool:
 
 def _is_as_read(examination: Examination, map: ElementMap, layer: Layer) -> bool:
     """Whether nothing but what is read twice tells the live module from the layer: with the map of its graph, and not
-    of its names, it is proved. Of a linear map that is not called the bias is read nowhere, either."""
+    of its names, it is proved, by the formula of norms that it has. Of a linear map that is not called the bias is read
+    nowhere, either."""
     if not examination.read_twice or examination.proof is None or examination.proof.holds:
         return False
     graph = examination.exported.map
@@ -94,8 +95,10 @@ def _is_as_read(examination: Examination, map: ElementMap, layer: Layer) -> bool
     uncalled = {other.rpartition(".")[0] for _, _, other in examination.read_twice}
     unread = [name for own, name in examination.unread if own.rpartition(".")[0] in uncalled]
     elements = {name: each for name, each in {**map.elements, **as_read}.items() if name not in unread}
-    bench = examination.long_bench(examination.proof.dtype, layer)
-    return prove(bench, replace(map, elements=elements), layer, (*examination.absent, *unread)).holds
+    bench, read = examination.long_bench(examination.proof.dtype, layer), replace(map, elements=elements)
+    norms = ({}, *_norms_otherwise(layer)) if _is_nearly_normed(examination) else ({},)
+    absent = (*examination.absent, *unread)
+    return any(prove(replace(bench, variants=each), read, layer, absent).holds for each in norms)
 
 
 def _norms_last(taken_for: Iterable[Finding]) -> list[Finding]:
@@ -161,24 +164,29 @@ def _has_norms_of_its_own(examination: Examination) -> bool:
     """Whether it is what was read off it but for the formula of its norms, as the Annotated Transformer's are of
     `torch.std`. It is proved so then, and its cases tell the formula."""
     layer, map = examination.layer, examination.map
-    if (
-        layer is None
-        or map is None
-        or not any(each.kind == "norm-approximate" for each in examination.exported.taken_for)
-    ):
+    if layer is None or map is None or not _is_nearly_normed(examination):
         return False
-    steps = steps_of(layer)
-    norms = [steps[name] for name in ("norm1", "norm2") if name in steps]
-    for form in ANOTHER_DEVIATION:
-        variants = {step.step: own for step in norms if (own := variant_of(step, form)) is not None}
-        if not variants:
-            continue
+    for variants in _norms_otherwise(layer):
         bench = examination.long_bench(examination.dtypes[0], layer)
         found = prove(replace(bench, variants=variants), map, layer, examination.absent)
         if found.holds:
             examination.proof = found
             return True
     return False
+
+
+def _is_nearly_normed(examination: Examination) -> bool:
+    """Whether what was read for its norms is not quite what they compute."""
+    return any(each.kind == "norm-approximate" for each in examination.exported.taken_for)
+
+
+def _norms_otherwise(layer: Layer) -> Iterator[dict[str, str]]:
+    """For each formula of norms that is known beside the right one, the variants of the layer's steps that have it."""
+    steps = steps_of(layer)
+    norms = [steps[name] for name in ("norm1", "norm2") if name in steps]
+    for form in ANOTHER_DEVIATION:
+        if variants := {step.step: own for step in norms if (own := variant_of(step, form)) is not None}:
+            yield variants
 
 
 def _has_buckets_of_its_own(examination: Examination) -> bool:

@@ -8,6 +8,7 @@ import numpy as np
 from encoder_conformance.protocol.arguments import Layout
 from encoder_conformance.protocol.description import Fact
 from encoder_conformance.protocol.findings import SourceLine
+from encoder_conformance.readers.module_target.calling import is_another_sequence
 from encoder_conformance.readers.module_target.errors import BadTarget
 from encoder_conformance.readers.module_target.exporting import Exported, export_and_infer
 from encoder_conformance.readers.module_target.live import LiveModule
@@ -111,6 +112,10 @@ def with_a_name(
     if exported.layer is None and x.shape[-1] == 1:
         problem = f"{NO_LAYER}d_model is 1, and a norm over one feature gives its shift, whatever it is given"
         return replace(exported, problem=problem, where="")
+    others = [name for name in module.supplied if is_another_sequence(name)]
+    if exported.layer is None and others:
+        problem = f"{NO_LAYER}{SENTENCES['second_sequence'][0]} ({some(others)}, which its model gives it)"
+        return replace(exported, problem=problem, features=("second_sequence",))
     conditions = [name for name, each in module.signature.arrangement.beside.items() if each.kind == "condition"]
     if conditions and "second_gain" in exported.features:
         return _modulated(exported, f"of {', '.join(conditions)}", exported.where)

@@ -2,10 +2,11 @@
 
 import os
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
 from contextlib import suppress
 from itertools import chain
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import onnx
@@ -16,6 +17,7 @@ from encoder_conformance.protocol.findings import Finding, source_of
 from encoder_conformance.readers.module_target.calling_lines import SoughtLines
 from encoder_conformance.readers.module_target.mapping import OwnParameters
 from encoder_conformance.readers.onnx_file.graph.operators import IDENTITIES, MOVES
+from encoder_conformance.readers.onnx_file.tracing.features import Feature
 from encoder_conformance.spec.axes import Array
 
 _TRACE, _CLASSES = "pkg.torch.onnx.stack_trace", "pkg.torch.onnx.class_hierarchy"
@@ -42,8 +44,20 @@ _OF_A_NORM, _OF_A_MAP = re.compile(r"\w*[nN]orm\w*|\w*NORM\w*"), re.compile(r"\w
 """The names of classes that norm, and do nothing else; of those that may do more; of those that are a linear map."""
 
 
+_HIDING = {"Where", "Add"}
+"""Operators that hide keys from queries, before a softmax."""
+_MAPS = {"MatMul", "Gemm"}
+_GIVES_A_NAME, _TAKES_ITS_NAME = re.compile(r"\b\w+ = "), re.compile(r"\b(\w+) = .*\(\s*\1\s*[),]")
+"""A line that gives something a name; and one that gives it the name of what it is made of, x = norm(x)."""
 _At = tuple[re.Match[str], int]
 """A frame, and the number of its line in the trace."""
+
+
+class GraphProblem(NamedTuple):
+    """A sentence that quotes nodes and values of a graph, and the names by which what it says is known."""
+
+    sentence: str
+    features: tuple[Feature, ...] = ()
 
 
 class SourceLines:
@@ -53,32 +67,58 @@ class SourceLines:
     def __init__(self, model: onnx.ModelProto, library: str, sought: SoughtLines | None = None) -> None:
         self._model, self._library, self._sought = model, library, sought
 
-    def of_problems(self, problems: Iterable[str]) -> str:
-        """The line of the first of these sentences that has one."""
+    def of_problems(self, problems: Iterable[GraphProblem]) -> str:
+        """The line of the first of these that has one."""
         return next(filter(None, map(self.of_problem, problems)), "")
 
     def of_values(self, values: Iterable[str | None]) -> str:
         """The line that makes the first of these values of the graph that is of one."""
-        return self.of_problems(repr(self._computed(each)) for each in values if each is not None)
+        return self.of_problems(GraphProblem(repr(self._computed(each))) for each in values if each is not None)
 
-    def of_problem(self, problem: str) -> str:
-        """The line that places the first value or node that a sentence quotes, or reads the first constant, and what
+    def of_problem(self, problem: GraphProblem) -> str:
+        """The line that places the first value or node that its sentence quotes, or reads the first constant, and what
         stands there; "" for none."""
-        node = self._quoted(problem)
-        reader = _READ_FOR.search(problem)
+        sentence, features = problem
+        node = self._quoted(sentence)
+        reader = _READ_FOR.search(sentence)
         beside = next((each for each in self._model.graph.node if reader and reader[1] in each.output), None)
         if node is None:
             return ""
-        if _NO_NORM in problem and (found := self._of_missing_norm(node)):
+        if _NO_NORM in sentence and (found := self._of_missing_norm(node)):
             return found
-        if _SUM in problem and (found := self._of_missing_sum(node, beside)):
+        if _SUM in sentence and (found := self._of_missing_sum(node, beside)):
             return found
-        return ": ".join(filter(None, self._own(self._made_at_a_line(node), _OF_A_NORM, beside))) or self._found(node)
+        if "normed_skip" in features and (found := self._of_a_name_of_its_own(node)):
+            return found
+        beside = None if "activated" in features else beside  # it is at its own line, wherever it is read
+        node = self._before(node, _HIDING) if "own_mask" in features else node
+        line = ": ".join(filter(None, self._own(self._made_at_a_line(node), _OF_A_NORM, beside)))
+        return line or self._found(node, moved=f"(Reshape '{node.name}')" in sentence)
+
+    def _of_a_name_of_its_own(self, node: onnx.NodeProto) -> str:
+        """Of a norm whose result has a name of its own beside what is normed, the line of the sum that adds it: that
+        could add the other one. "" where the name of what is normed is taken for it, and nothing else is left."""
+        line = ": ".join(filter(None, self._own(node, _OF_A_NORM))) or self._found(node)
+        sums = [each for each in self._read_by(node) if each.op_type == "Add"]
+        if not sums or not _GIVES_A_NAME.search(line) or _TAKES_ITS_NAME.search(line):
+            return ""
+        return ": ".join(filter(None, self._own(sums[0], _OF_A_NORM))) or self._found(sums[0])
+
+    def _before(self, node: onnx.NodeProto, kinds: Container[str]) -> onnx.NodeProto:
+        """The node of such a kind that makes what a node reads, however it lies; itself where there is none."""
+        makers = {name: each for each in self._model.graph.node for name in each.output}
+        made = makers.get(node.input[0]) if node.input else None
+        while made is not None and made.op_type in MOVES | IDENTITIES:
+            made = makers.get(made.input[0])
+        return made if made is not None and made.op_type in kinds else node
 
     def _of_missing_norm(self, node: onnx.NodeProto) -> str:
         """The line that reads a residual sum which no norm stands behind, in the function that has both: that of the
-        feed-forward network."""
+        feed-forward network. Where no map reads it, the line of the sum."""
         readers = [each for each in self._read_by(node) if each.op_type != "Add"]
+        mapped = [each for each in readers if each.op_type in _MAPS]
+        if readers and not mapped:
+            return ": ".join(filter(None, self._own(node, _OF_A_NORM)))
         return ": ".join(filter(None, self._own(readers[0], _OF_A_NORM, node))) if readers else ""
 
     def _of_missing_sum(self, node: onnx.NodeProto, beside: onnx.NodeProto | None) -> str:
@@ -112,10 +152,10 @@ class SourceLines:
                 last = each if last is None and each.op_type in _NORMS else last
         return last
 
-    def _found(self, node: onnx.NodeProto) -> str:
-        """The line of a node of which the exporter keeps none."""
+    def _found(self, node: onnx.NodeProto, *, moved: bool = False) -> str:
+        """The line of a node of which the exporter keeps none. `moved`: of what only arranges what it gives."""
         with suppress(Exception):  # what is found out of a graph's values is judged without its lines
-            return "" if self._sought is None else self._sought(node.output[0])
+            return "" if self._sought is None else self._sought(node.output[0], moved)
         return ""
 
     def _quoted(self, problem: str) -> onnx.NodeProto | None:
@@ -131,7 +171,9 @@ class SourceLines:
         if value is None:
             return finding
         about = {key: each for key, each in finding.about.items() if key != "at"}
-        return finding.model_copy(update={"about": about | source_of(self.of_problem(repr(self._computed(value))))})
+        return finding.model_copy(
+            update={"about": about | source_of(self.of_problem(GraphProblem(repr(self._computed(value)))))}
+        )
 
     def _computed(self, value: str) -> str:
         """The value whose numbers it has, where lines are sought by values: an exporter moves them for the map behind,

@@ -18,13 +18,13 @@ _COUNTED = ("S", "BS", "B", "1S", "SS", "1SS", "BSS")
 """Axes of positions, of lengths and of distances."""
 _MEASURED = (
     *("BSD", "SBD", "SD", "1SD", "D", "BD"),
-    *("BS", "BSS", "SS", "1SS", "HSS", "1HSS", "BHSS", "B1SS", "B11S", "S", "B", "H"),
+    *("BS", "BSS", "SS", "1SS", "HSS", "1HSS", "BHSS", "B1SS", "B11S", "S", "B", "H", "BSSD"),
     *("Sd", "1Sd", "BSd", "11Sd", "B1Sd", "BHSd", "2Sd", "21Sd", "2BSd", "211Sd", "2B1Sd", "2BHSd"),
     *("Se", "1Se", "BSe", "11Se", "2Se", "21Se", "2BSe"),
     *("Sf", "1Sf", "BSf", "11Sf"),
 )
-"""Axes of a second sequence, of biases of scores, and of angles: of each feature of a head or each pair of them, and
-of sines and cosines in one, side by side or one after the other."""
+"""Axes of a second sequence, of biases of scores, of pairs of positions, and of angles: of each feature of a head or
+each pair of them, and of sines and cosines in one, side by side or one after the other."""
 _FORMS = (
     *(("int64", axes) for axes in _COUNTED),
     *(("float32", axes) for axes in _MEASURED),
@@ -64,7 +64,8 @@ def _given(
         shape = shape_at(axes, found, num_heads)
         outcomes.append(_changes(runner, feeds, name, _values(dtype, shape), before) if all(shape) else None)
         if outcomes[-1]:
-            form = f"{dtype} {axes_text(axes)}"
+            of_one = axes.replace("d", "D") if num_heads == 1 else axes  # one head, or as many as are not known
+            form = f"{dtype} {axes_text(of_one)}"
             break
     changes = True if any(outcomes) else False if False in outcomes else None
     cache = any(word in name.lower() for word in _CACHES)

@@ -52,8 +52,9 @@ class LinesByValue:
     ) -> None:
         self._function, self._model, self._shape = function, model, x_shape
 
-    def __call__(self, name: str) -> str:
-        """`model.py:12: x = x + self.attend(x)`; "" for a value that no line gives, or several do.
+    def __call__(self, name: str, moved: bool = False) -> str:
+        """`model.py:12: x = x + self.attend(x)`; "" for a value that no line gives, or several do. `moved`: the line of
+        the last step that only moves its numbers, if any does.
 
         What no step gives is inside of what a step was exported as: it is of the line of what is made of it, where all
         steps since what it is made of are of that line.
@@ -64,6 +65,8 @@ class LinesByValue:
         if not made:
             return ""
         steps = [self._steps[number] for number in self._giving(made)]
+        if moved and (moves := [step.line for step in steps if step.moves and step.line]):
+            return moves[-1]
         lines = {step.line for step in steps if not step.moves} or {steps[0].line}
         if made != name:
             lines |= {step.line for step in self._steps[self._last_before(name) + 1 : self._giving(made)[0] + 1]}

@@ -6,7 +6,6 @@ from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
-from traceback import extract_stack
 from typing import Any
 
 import keras
@@ -17,13 +16,13 @@ from encoder_conformance.protocol.arguments import Layout
 from encoder_conformance.protocol.findings import Finding
 from encoder_conformance.protocol.module_description import Kept
 from encoder_conformance.readers.module_target.arranging import Arrangement
-from encoder_conformance.readers.module_target.calling_lines import SoughtLines, line_in
+from encoder_conformance.readers.module_target.calling_lines import SoughtLines
 from encoder_conformance.readers.module_target.differing import differ
 from encoder_conformance.readers.module_target.errors import BadTarget
 from encoder_conformance.readers.module_target.frameworks import ModuleFramework
 from encoder_conformance.readers.module_target.frameworks.backends import BACKENDS, Backend
 from encoder_conformance.readers.module_target.frameworks.keras_built import ARRAYS, build, call_of
-from encoder_conformance.readers.module_target.frameworks.keras_draws import THEIRS, drawn_at, drops_uncalled
+from encoder_conformance.readers.module_target.frameworks.keras_draws import drawn_at, drops_uncalled
 from encoder_conformance.readers.module_target.frameworks.keras_graph import NAME, PartsOfGraph, layers_of_graph
 from encoder_conformance.readers.module_target.frameworks.keras_inputs import WithEveryInput, opened
 from encoder_conformance.readers.module_target.frameworks.keras_masks import with_its_mask
@@ -37,6 +36,7 @@ from encoder_conformance.readers.module_target.frameworks.keras_names import (
 )
 from encoder_conformance.readers.module_target.frameworks.keras_policy import eagerly, in_policy
 from encoder_conformance.readers.module_target.frameworks.keras_positions import all_positions_at_once
+from encoder_conformance.readers.module_target.frameworks.keras_stack import line_of_caller
 from encoder_conformance.readers.module_target.frameworks.keras_whole import WholeKeras, is_functional
 from encoder_conformance.readers.module_target.live import (
     Feeds,
@@ -171,7 +171,7 @@ class KerasModule(HeldModule):
         called: dict[str, str] = {}
 
         def keep(path: str, side: str, value: Any) -> None:
-            if side == "input" and (line := line_in(extract_stack(), THEIRS)):
+            if side == "input" and (line := line_of_caller()):
                 called.setdefault(path, line)
 
         calls(FRAMEWORK.tree, self.layer, keep, lambda: self.call(feeds))

@@ -1,20 +1,16 @@
 """Where a layer of Keras draws the random numbers that its output depends on, and which of its parts never do."""
 
 from collections.abc import Callable
-from traceback import extract_stack
 from typing import Any
 
 import keras
 import numpy as np
 
-from encoder_conformance.readers.module_target.calling_lines import line_in
 from encoder_conformance.readers.module_target.frameworks.keras_names import parts_of_user
+from encoder_conformance.readers.module_target.frameworks.keras_stack import line_of_caller
 from encoder_conformance.readers.module_target.parts import Tree, calls, walk
 from encoder_conformance.readers.module_target.returned import leaves
 from encoder_conformance.spec.axes import Array
-
-THEIRS = ("keras", "tensorflow", "jax", "torch")
-"""Packages whose lines are not the user's."""
 
 
 def drawn_at(tree: Tree, layer: Any, run: Callable[[], object]) -> str:
@@ -27,7 +23,7 @@ def drawn_at(tree: Tree, layer: Any, run: Callable[[], object]) -> str:
         if path in draws:
             numbers = np.asarray(keras.ops.convert_to_numpy(next(iter(leaves(value)))))
             if side == "output" and not np.array_equal(numbers, given[path]):
-                lines.append(line_in(extract_stack(), THEIRS))
+                lines.append(line_of_caller())
             given[path] = numbers
 
     calls(tree, layer, keep, run)

@@ -18,6 +18,7 @@ from encoder_conformance.readers.onnx_file.graph.operators import IDENTITIES, MO
 
 _LIBRARIES = ("keras", "tensorflow", "einops")
 """Packages whose lines are not the user's."""
+_ARRANGED = "Reshape"
 _HANDED_ON = "Identity"
 """What TensorFlow puts behind what a function gives: no line of the user's."""
 _MADE_BY = ("tensorflow", "tensorflow-cpu", "tf2onnx", "onnx", "numpy")
@@ -98,15 +99,18 @@ class LinesByName:
         self._function, self._shape = function, x_shape
         self._producers = {name: node for node in model.graph.node for name in node.output}
 
-    def __call__(self, name: str) -> str:
+    def __call__(self, name: str, moved: bool = False) -> str:
         """`model.py:12: x = x + self.attend(x)`; "" where no step has the name, but for what is moved by the exporter
-        alone, and is of the step whose numbers it has."""
+        alone, and is of the step whose numbers it has. `moved`: of steps that arrange it, one behind the other, which
+        an exporter makes one of, the line of the first."""
         while name not in self._steps:
             node = self._producers.get(name)
             if node is None or node.op_type not in MOVES | IDENTITIES:
                 return ""
             name = node.input[0]
         step = self._steps[name]
+        while moved and step.type == _ARRANGED and step.inputs[0].op.type == _ARRANGED:
+            step = step.inputs[0].op
         while not (line := code_in(step.traceback, _LIBRARIES)) and step.type == _HANDED_ON:
             step = step.inputs[0].op
         return line

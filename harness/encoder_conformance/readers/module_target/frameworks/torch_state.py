@@ -2,11 +2,12 @@
 
 import inspect
 import re
+import sys
 import traceback
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterator, Mapping
 from copy import deepcopy
 from pathlib import Path
-from types import FunctionType, MethodType, ModuleType
+from types import CodeType, FunctionType, MethodType, ModuleType
 from typing import Any
 
 import torch
@@ -114,7 +115,7 @@ def written_by(module: nn.Module, path: str, call: Callable[[], object]) -> str:
     value = getattr(part, name, None)
     if isinstance(value, Tensor) and (found := write_into(value, call)):
         return found
-    return _assigned(part, name)
+    return _assigned(part, name, _run_by(call))
 
 
 def write_into(tensor: Tensor, call: Callable[[], object]) -> str:
@@ -147,10 +148,29 @@ def _user_line() -> str:
     return ""
 
 
-def _assigned(part: nn.Module, name: str) -> str:
-    """The line of its class that assigns to the attribute, but for those that make it."""
+def _run_by(call: Callable[[], object]) -> set[CodeType]:
+    """The code of the functions that a call runs."""
+    run, before = set[CodeType](), sys.getprofile()
+    sys.setprofile(lambda frame, event, argument: run.add(frame.f_code))
+    try:
+        call()
+    finally:
+        sys.setprofile(before)
+    return run
+
+
+def _assigned(part: nn.Module, name: str, run: Container[CodeType]) -> str:
+    """The line of its class that assigns to the attribute, but for those that make it: of what was `run`, if any does,
+    for others may only set it back."""
+    found = list(_assignments(part, name))
+    return next((line for code, line in found if code in run), next((line for _, line in found), ""))
+
+
+def _assignments(part: nn.Module, name: str) -> Iterator[tuple[CodeType, str]]:
+    """Each function of its class that assigns to the attribute, and where."""
     for kind in type(part).__mro__:
-        methods = [each for each in vars(kind).values() if isinstance(each, FunctionType)]
+        functions = (inspect.unwrap(each) for each in vars(kind).values() if isinstance(each, FunctionType))
+        methods = [each for each in functions if isinstance(each, FunctionType)]
         for method in methods if kind is not nn.Module else ():
             try:
                 lines, first = inspect.getsourcelines(method)
@@ -159,5 +179,4 @@ def _assigned(part: nn.Module, name: str) -> str:
             for number, line in enumerate(lines, first):
                 if method.__name__ != "__init__" and re.search(_WRITTEN.replace("{}", re.escape(name)), line):
                     file = Path(inspect.getfile(method)).name
-                    return f"{file}:{number}, {method.__name__}: {line.strip()}"
-    return ""
+                    yield method.__code__, f"{file}:{number}, {method.__name__}: {line.strip()}"

@@ -38,10 +38,15 @@ def is_fused(node: onnx.NodeProto) -> bool:
 
 def is_pointwise(node: onnx.NodeProto) -> bool:
     """Whether it is a convolution whose kernel is one position wide: a linear map of each position's channels."""
+    return takes_one_position(node) and attributes_of(node).get("group", 1) == 1
+
+
+def takes_one_position(node: onnx.NodeProto) -> bool:
+    """The same, whose map may be one for each group of channels."""
     if node.op_type != "Conv" or node.domain not in STANDARD:
         return False
     given = attributes_of(node)
-    ones = (*given.get("kernel_shape", (0,)), *given.get("strides", ()), given.get("group", 1))
+    ones = (*given.get("kernel_shape", (0,)), *given.get("strides", ()))
     return all(each == 1 for each in ones) and not any(given.get("pads", ()))
 
 

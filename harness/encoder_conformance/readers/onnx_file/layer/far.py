@@ -159,6 +159,8 @@ def _window(seen: ST, name: str) -> tuple[int, int] | None:
         return left, right
     if (seen | ~used == (apart != 0) | ~used).all():
         raise UnsupportedPattern(f"{name!r} is 0 for each position's own key", "self_hidden")
+    if any((seen == pattern)[:, :-1].all() for pattern in (apart > 0, apart >= 0)):
+        raise UnsupportedPattern(f"{name!r} sees later keys alone: a causal mask the other way round", "own_mask")
     far = f"of {S} positions, {left} before a query at most and {right} after it"
     raise UnsupportedPattern(
         f"{name!r} sees some keys and not others, and no window is made of them: {far}", "own_mask"

@@ -122,7 +122,7 @@ def match_encoder(output: Operation) -> Encoder:
         raise reasons[0] if _is_post(output) else reasons[-1]
     differences, encoder = min(ways, key=lambda way: len(way[0]))
     if encoder.final_norm is not None and len(encoder.layers) == 1:
-        differences = _with_norms_behind_sums(differences, encoder.layers[0])
+        differences = _with_norms_behind_sums(differences, encoder.layers[0], encoder.final_norm)
     if differences:
         first, *others = _named(differences)
         first.others = others
@@ -228,9 +228,12 @@ def _with_norm_of_x(norm: TracedNorm, last: Walk, differences: list[Difference])
     return [*skips, *kept]
 
 
-def _with_norms_behind_sums(differences: list[Difference], layer: EncoderLayer) -> list[Difference]:
-    """The differences of a layer whose last sum is normed: where its second skip is normed, too, and its first is not,
-    its norms stand behind the sums, and one more before attention."""
+def _with_norms_behind_sums(differences: list[Difference], layer: EncoderLayer, final: TracedNorm) -> list[Difference]:
+    """The differences of a layer whose last sum is normed by `final`: where its second skip is normed, too, and its
+    first is not, its norms stand behind the sums, and one more before attention. Where nothing but its second norm is
+    missing, it stands there."""
+    if [(each.stage, each.feature) for each in differences] == [(LAST_NORM, "no_norm")]:
+        return [Difference("a norm behind", "residual2", final.made, "norm_behind_sum")]
     skips = [each for each in differences if each.feature == "normed_skip"]
     if [each.stage for each in skips] != [LAST_NORM] or FIRST_NORM not in layer.norms:
         return differences

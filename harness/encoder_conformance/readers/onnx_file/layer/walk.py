@@ -225,7 +225,7 @@ class Walk:
         if step.form == "projection" and isinstance(norm, TracedNorm):
             what = "the norm is read for" if norm is operation else "x itself is read for"
             self.differences.append(Difference(what, stage_of(step.step), norm.made, "some_norm"))
-            self.at[value] = norm
+            self.at[value] = norm if value != "x" else known  # what skips attention is x already
         elif isinstance(known, TracedNorm) and known.of.operation is operation:
             self.differences.append(Difference(NORMED_SKIP, stage_of(step.step), known.made, "normed_skip"))
             self.at[value] = operation

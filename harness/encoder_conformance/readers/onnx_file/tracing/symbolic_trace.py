@@ -11,6 +11,7 @@ import numpy as np
 import onnx
 
 from encoder_conformance.readers.onnx_file.graph.execution import error_text
+from encoder_conformance.readers.onnx_file.graph.lowering import takes_one_position
 from encoder_conformance.readers.onnx_file.graph.nodes import STANDARD, attributes_of, node_label
 from encoder_conformance.readers.onnx_file.graph.operators import (
     CURVED,
@@ -141,6 +142,7 @@ class SymbolicTrace(ValueTable):
         shown = OPERATORS.get(op)
         if shown == "overwritten" and isinstance(_operation(inputs[node.input[0]]), Scores | Weights):
             shown = "keys_overwritten"
+        shown = "grouped_map" if takes_one_position(node) else shown
         raise UnsupportedPattern("" if shown else f"{op} has no place in an encoder layer of the specification", shown)
 
     def _settled(self, name: str) -> Value:

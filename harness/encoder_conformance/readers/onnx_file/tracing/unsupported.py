@@ -106,6 +106,15 @@ SENTENCES: dict[Feature, tuple[str, str]] = {
         "stands there, and in a post-norm layer (E-4) attention reads what skips it",
         _SOURCE,
     ),
+    "second_sequence": (
+        "it attends to another sequence, as a layer of a decoder does; the layers of encoders take one",
+        "name a part that takes one sequence (--at PATH)",
+    ),
+    "norm_behind_sum": (
+        "the norm of attention stands before it, and that of the feed-forward network behind its sum; in a pre-norm "
+        "layer (E-3) each stands before its sub-layer, and in a post-norm layer (E-4) behind its sum",
+        _SOURCE,
+    ),
     "normed_first": (
         "x is normed before the first layer, as behind an embedding; a layer of the specification takes x as it is",
         "name the part behind that norm (--at PATH)",
