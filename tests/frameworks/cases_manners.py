@@ -184,3 +184,14 @@ class TokenBeforeUnmasked(TokenBefore):
         ignored = torch.cat([torch.zeros(len(x), 1, dtype=torch.bool), ignored], 1)
         first, second = self.layers
         return second(first(x, ignored)), ignored
+
+
+class WindowsOfEight(Plain):
+    """Attention within windows of eight positions, of which it takes whole ones: one alone is a layer's."""
+
+    def attend(self, x: Tensor, ignore: Tensor | None) -> Tensor:
+        windows = x.reshape(-1, 8, x.shape[-1]) if x.shape[1] % 8 == 0 else x.new_zeros(0)
+        return super().attend(windows, None).reshape(x.shape)
+
+    def forward(self, x: Tensor) -> Tensor:  # type: ignore[override]
+        return self.layer(x)

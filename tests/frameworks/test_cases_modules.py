@@ -127,6 +127,7 @@ DUE: dict[str, dict[str, Due]] = {
             ("no softmax",),
         ),
         "TakesItByKeys": right("pre-norm", "with padding_mask"),
+        "WindowsOfEight": beyond("its scores are of fewer keys than there are positions"),
         "AnswersToItsCall": right("it is called with valid_lens: lengths"),
         "TurnedByAPair": right("it is called with rope: cosines and sines", "rope θ 10000 halves"),
         "TurnedAndInBuckets": right("rope θ 10000 halves", "position bias in 32 buckets up to 128"),
@@ -1251,7 +1252,7 @@ DUE: dict[str, dict[str, Due]] = {
         "TurnedBySinusoidsInOne": right("interleaved", "sines, then cosines of theta 10000", masks=False),
         "MaskBesideWhatIsUnread": right("pre-norm", "mask: a mask that hides nothing", "with mask (true = attend)"),
         "OfRowsWithAMask": right("x is given as [batch, 1, sequence, d_model]", "with attention_mask"),
-        "OfPatchesAlone": Due(0, ("This is a correct post-norm", "up to 196 positions"), ("✗",)),
+        "OfPatchesAlone": Due(0, ("This is a correct post-norm", "of 196 positions"), ("✗",)),
         "MaskThrownAwayInATuple": right(
             "x is the first of a tuple of 2", "masked_fill gives a new tensor, which is thrown away", masks=False
         ),

@@ -84,6 +84,13 @@ def called_as_it_takes(module: LiveModule, told: Told | None = None) -> tuple[Li
         raise
 
 
+def _of_two_parts(module: LiveModule, x: Array) -> Array:
+    """x [B, S, D]; where it takes no 5 positions, twice as many as those, if it takes them: of one part, such as a
+    window, nothing shows that attention ends with it."""
+    twice = drawn((len(x), 2 * x.shape[1], x.shape[-1]))
+    return twice if x.shape[1] != SEQUENCE and module.takes(twice) else x
+
+
 def of_one_row(module: LiveModule, semantics: InputSemantics) -> InputSemantics:
     """A graph of packed rows, or of items one by one, has each by itself: it is read of one."""
     form = module.signature.arrangement.form
@@ -114,6 +121,7 @@ def arranged(module: LiveModule) -> tuple[LiveModule, Array] | None:
         shapes = [(BATCH, sequence, width) for width in widths]
         if (taken := _first_taken(module, ways, shapes, refused, held)) is not None:
             other, x = _features_normed(*taken)
+            x = _of_two_parts(other, x)
             return _as_it_is_taken(other, x), x
         if sequence == SEQUENCE and (found := called_by_effect(module, widths, known)) is not None:
             return _opened(*found), found[1]  # as many positions as there are features may be taken for these
