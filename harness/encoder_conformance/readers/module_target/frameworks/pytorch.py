@@ -208,9 +208,13 @@ class _PyTorch(ModuleFramework):
 
     def thrown_away(self, module: LiveModule, feeds: Feeds) -> tuple[Finding, ...]:
         assert isinstance(module, TorchModule)
-        with suppress(Exception):  # whatever it raises where its operators are looked at
+        held = module.held()
+        try:
             return tuple(fills_thrown_away(lambda: module.call(feeds)))
-        return ()
+        except Exception:  # whatever it raises where its operators are looked at
+            return ()
+        finally:  # what it keeps of these masks is not its own
+            held.restore()
 
     def folded(self, module: nn.Module) -> tuple[nn.Module, tuple[Finding, ...]] | None:
         return folded(module)
