@@ -18,7 +18,6 @@ SAMPLE_ROUNDOFF = 2.0**-32
 """The u of the Monte-Carlo runs: far above float64's own noise, far below where noise stops being linear in u (C-2)."""
 
 _RUNS_THROUGH_LARGEST = 16
-_OF_BUCKETS = "attention.position_bias.table"
 
 MATTERS = 1.25
 """The factor by which noise may grow (C-6): `rms_limit` over a conforming implementation's largest error, 2 / 1.6."""
@@ -81,9 +80,8 @@ def matters(other: Elementwise, condition: Elementwise) -> bool:
 class Spread:
     """The displacement of each element by noise: the root of the mean square over the runs, in units of u (C-3).
 
-    The displacement of a softmax weight of 1e-190 has a square below the smallest float64. Where the last axis counts
-    keys, each element is therefore measured in a power of two of its own, which changes no bit of the others. So is a
-    bucket's row of a table, whose gradients are sums of such weights.
+    The displacement of a softmax weight of 1e-190 has a square below the smallest float64. Each row is therefore
+    measured in a power of two of its own, and where the last axis counts keys each element: no other bit changes.
     """
 
     def __init__(self, undisturbed: Mapping[str, Array], roundoff: float = SAMPLE_ROUNDOFF) -> None:
@@ -125,12 +123,10 @@ class Spread:
 
 
 def _unit(name: str, value: Elementwise) -> Elementwise:
-    """The power of two just above each element where the last axis counts keys, and above the largest of a row of a
-    table, whose heads are smoothed together; 1 for zero and everywhere else."""
-    if name.endswith(_OF_BUCKETS):
-        value = np.abs(value).max(-1, keepdims=True)
-    elif step_of(name) not in LAST_AXIS_IS_KEYS:
-        return np.ones(())
+    """The power of two just above each element where the last axis counts keys, and else above the largest of a row,
+    whose elements are smoothed together; 1 for zero."""
+    if step_of(name) not in LAST_AXIS_IS_KEYS:
+        value = np.abs(value).max(-1, keepdims=True, initial=0.0)
     return np.where(value == 0, 1.0, np.ldexp(1.0, np.frexp(value)[1]))
 
 
