@@ -57,13 +57,15 @@ def benchmarked(*, fewer: bool) -> Iterator[None]:
 _KNOWN: dict[tuple[object, ...], Expected] = {}
 
 
-def _compute_here(cases: list[Case], constants: Constants, jobs: int) -> Iterator[tuple[Case, Expected]]:
+def _compute_here(
+    cases: list[Case], constants: Constants, jobs: int, *, whole: bool
+) -> Iterator[tuple[Case, Expected]]:
     for case in cases:
         assert case.held is not None
         asked = case.id, case.layer.model_dump_json(), case.situation.model_dump_json()
         key = *asked, case.held.digest, constants.condition_runs
         if key not in _KNOWN:
-            _KNOWN[key] = compute(case, constants)
+            _KNOWN[key] = compute(case, constants, whole=whole)
         yield case, _KNOWN[key]
 
 

@@ -47,13 +47,15 @@ def quick() -> Iterator[None]:
     """Fewer and smaller cases, and what a file should give computed here, once for all files that hold the same."""
     known: dict[tuple[Any, ...], Expected] = {}
 
-    def compute_here(cases: list[Case], constants: Constants, jobs: int) -> Iterator[tuple[Case, Expected]]:
+    def compute_here(
+        cases: list[Case], constants: Constants, jobs: int, *, whole: bool
+    ) -> Iterator[tuple[Case, Expected]]:
         for case in cases:
             held = b"".join(value.tobytes() for value in case.parameters().values())
             asked = case.id, case.layer.model_dump_json(), case.situation.model_dump_json()
             key = *asked, held, constants.condition_runs
             if key not in known:
-                known[key] = compute(case, constants)
+                known[key] = compute(case, constants, whole=whole)
             yield case, known[key]
 
     with pytest.MonkeyPatch.context() as patch:

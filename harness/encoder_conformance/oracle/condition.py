@@ -1,10 +1,12 @@
 """Goldens and conditions of a case: the right values, and the noise that one unit of roundoff makes there."""
 
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, KeysView, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from math import sqrt
 
 import numpy as np
+import numpy.typing as npt
 
 from encoder_conformance.oracle.arithmetic import Arithmetic, Rounded
 from encoder_conformance.oracle.encoder import Evaluation, evaluate
@@ -18,6 +20,7 @@ SAMPLE_ROUNDOFF = 2.0**-32
 """The u of the Monte-Carlo runs: far above float64's own noise, far below where noise stops being linear in u (C-2)."""
 
 _RUNS_THROUGH_LARGEST = 16
+_GRADIENT = "gradient."
 
 MATTERS = 1.25
 """The factor by which noise may grow (C-6): `rms_limit` over a conforming implementation's largest error, 2 / 1.6."""
@@ -35,15 +38,15 @@ class Expectation:
     kinked_rows: Array
 
 
-def expectation(case: Case, runs: int, among: Container[str] | None = None) -> Expectation:
+def expectation(case: Case, runs: int, among: Container[str] | None = None, queries: P | None = None) -> Expectation:
     """Golden float64 (computed in long double) and condition κ, each in the tensor's own shape (C-1 to C-8).
 
-    `among`: the keys that are wanted; None for all.
+    `among`: the keys that are wanted; None for all. `queries`: the positions whose output alone is; of others it is 0.
     κ = √(mean over runs of (disturbed − undisturbed)²) / u, smoothed along the features; larger where errors are few.
     """
     rows = kinked_rows(case)
     cotangent = case.cotangent(rows) if "gradients" in case.situation.checks else None
-    inputs = given(case)
+    inputs = replace(given(case), queries=queries)
 
     def evaluated(arithmetic: Arithmetic, inputs: LayerInputs) -> dict[str, Array]:
         every = _keyed(evaluate(case, arithmetic, cotangent, inputs))
@@ -51,7 +54,8 @@ def expectation(case: Case, runs: int, among: Container[str] | None = None) -> E
 
     def add(spread: Spread, runs: range, inputs: LayerInputs) -> None:
         for run in runs:
-            spread.add(evaluated(Rounded(SAMPLE_ROUNDOFF, run), inputs))
+            disturbed = evaluated(Rounded(SAMPLE_ROUNDOFF, run), inputs)
+            spread.add({name: disturbed[name] for name in spread.names})
 
     golden, undisturbed = (evaluated(Arithmetic(dtype), inputs) for dtype in (np.longdouble, np.float64))
     spread, few = Spread(undisturbed), min(runs, _RUNS_THROUGH_LARGEST)
@@ -60,14 +64,24 @@ def expectation(case: Case, runs: int, among: Container[str] | None = None) -> E
     add(spread, range(few, runs), inputs)
     condition = spread.conditions()
     if cotangent is not None:
-        through_largest = Spread(undisturbed)
+        through_largest = Spread({name: value for name, value in undisturbed.items() if name.startswith(_GRADIENT)})
         add(through_largest, range(few), replace(inputs, largest="shown"))
         others = through_largest.conditions()
         for name, other in through_largest.root_mean_squares().items():
             if matters(other, of_few[name]):
                 condition[name] = np.fmax(condition[name], others[name])
     condition = condition_at_kinks(case.layer, undisturbed, condition)
-    return Expectation({name: value.astype(np.float64) for name, value in golden.items()}, condition, rows)
+    golden = {name: value.astype(np.float64) for name, value in golden.items()}
+    if queries is not None:
+        golden, condition = ({"output": _of_all(case, queries, each["output"])} for each in (golden, condition))
+    return Expectation(golden, condition, rows)
+
+
+def _of_all(case: Case, queries: P, values: Array) -> Array:
+    """[B, R, D] at these positions as [B, S, D]; 0 at others."""
+    whole = np.zeros(case.x_shape)
+    whole[:, queries] = values
+    return whole
 
 
 def matters(other: Elementwise, condition: Elementwise) -> bool:
@@ -91,6 +105,10 @@ class Spread:
         self._errors: dict[str, list[Array]] = {name: [] for name in undisturbed}
         self._units = {name: _unit(name, value) for name, value in undisturbed.items()}
         self._squares = {name: np.zeros(value.shape) for name, value in undisturbed.items()}
+
+    @property
+    def names(self) -> KeysView[str]:
+        return self._squares.keys()
 
     def add(self, disturbed: Mapping[str, Array]) -> None:
         """One run with disturbances."""
@@ -131,7 +149,7 @@ def _unit(name: str, value: Elementwise) -> Elementwise:
 
 
 def _keyed(evaluation: Evaluation) -> dict[str, Array]:
-    return {**evaluation.stages, **{f"gradient.{name}": value for name, value in evaluation.gradients.items()}}
+    return {**evaluation.stages, **{f"{_GRADIENT}{name}": value for name, value in evaluation.gradients.items()}}
 
 
 def _smoothed(name: str, squares: Elementwise) -> Elementwise:
@@ -159,7 +177,12 @@ def sampled(tensor: Elementwise) -> P:
     flat = tensor.reshape(-1)
     if flat.size <= _SAMPLED:
         return flat
-    return flat[(np.arange(_SAMPLED) * _GOLDEN_RATIO % 1 * flat.size).astype(np.int64)]
+    return flat[_sample_of(flat.size)]
+
+
+@cache
+def _sample_of(size: int) -> npt.NDArray[np.int64]:
+    return (np.arange(_SAMPLED) * _GOLDEN_RATIO % 1 * size).astype(np.int64)
 
 
 def independent_numbers(errors: Sequence[Array], condition: Array) -> float:

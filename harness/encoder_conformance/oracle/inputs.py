@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, fields, replace
 import numpy as np
 
 from encoder_conformance.oracle.forms.softmax import Largest
-from encoder_conformance.spec.axes import BS, BSA, Array
+from encoder_conformance.spec.axes import BS, BSA, Array, P
 from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.equation import Equation
 from encoder_conformance.spec.plan import Step
@@ -29,6 +29,8 @@ class LayerInputs:
     """Stage → the wrong equation that it is computed by (rule V-12)."""
     items: tuple[int, ...] | None = None
     """The items that are evaluated; None for all. Of the others every stage and gradient is 0."""
+    queries: P | None = None
+    """The positions, ascending, whose output is evaluated; None for all. Keys and values are of all."""
     memory: Array | None = None
     positions: BSA | None = None
     """[B or 1, S, axes], where the positions of x lie; None for 0 … S − 1."""
@@ -44,8 +46,16 @@ class LayerInputs:
 
     @property
     def evaluated(self) -> "LayerInputs":
-        """These inputs at the evaluated items."""
-        return self.with_x(self.of_items(self.x), self.of_items)
+        """These inputs at the evaluated items, and the mask and bias at the evaluated queries."""
+        of_items = self.with_x(self.of_items(self.x), self.of_items)
+        if self.queries is None:
+            return of_items
+        mask, bias = (None if each is None else self._of_queries(each) for each in (of_items.mask, of_items.bias))
+        return replace(of_items, mask=mask, bias=bias)
+
+    def _of_queries(self, scores: Array) -> Array:
+        """[…, S or 1, T or 1] at the evaluated queries."""
+        return scores if scores.shape[-2] == 1 else scores[..., self.queries, :]
 
     def with_x(self, x: Array, beside: Callable[[Array], Array]) -> "LayerInputs":
         """These inputs with another x, and with `beside` of each input beside it that there is."""

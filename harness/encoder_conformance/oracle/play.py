@@ -41,6 +41,7 @@ class Play:
         self.tape, self.layer, self.parameters, self.inputs, self.onward = tape, layer, parameters, inputs, onward
         self.number = number
         self.stages, self.known = Stages(), Stages()
+        self._of_keys, self._of_queries = frozenset[str](), Stages()
         self._softmax: MaskedSoftmax | None = None
 
     def run(self, steps: Sequence[Step], **given: Node) -> Stages:
@@ -48,6 +49,9 @@ class Play:
         self.known |= given
         if self.inputs.bias is not None:
             self.known["bias"] = Node(self.inputs.bias)
+        if self.inputs.queries is not None:
+            self._of_keys = of_keys(steps)
+            self._of_queries["x"] = self._at_queries(given["x"])
         self.tape.run(self, steps)
         return self.stages
 
@@ -69,10 +73,20 @@ class Play:
     def take(self, step: Step) -> None:
         """Computes a step, and shows the stage if it is one."""
         if not all(name in self.known for name in step.beside.values()):  # without an input nothing is done with it
-            node = self.known[step.reads[0]]
+            node = self._read(step, step.reads[0])
         else:
             node = self._taken().get(step.form, self._apply)(step)
         self.known[step.makes] = self.show(step.makes, node) if step.shown else node
+        if step.makes in self._of_keys and step.axes == "B S D":
+            self._of_queries[step.makes] = self._at_queries(self.known[step.makes])
+
+    def _read(self, step: Step, name: str) -> Node:
+        """What a step reads: at the evaluated queries, unless keys and values are computed from what it makes."""
+        return self.known[name] if step.makes in self._of_keys else self._of_queries.get(name, self.known[name])
+
+    def _at_queries(self, node: Node) -> Node:
+        """[B, S, D] at the evaluated queries."""
+        return Node(node.value[:, self.inputs.queries])
 
     def _taken(self) -> dict[str, Callable[[Step], Node]]:
         """Forms that take more than operands. A play that held its own methods would be freed, with the parameters of
@@ -86,7 +100,7 @@ class Play:
         }
 
     def _same(self, step: Step) -> Node:
-        return self.known[step.reads[0]]
+        return self._read(step, step.reads[0])
 
     def show(self, name: str, node: Node) -> Node:
         """Records a stage, computed by its wrong equation if it has one. Returns the node that later steps read."""
@@ -100,9 +114,9 @@ class Play:
 
     def _apply(self, step: Step, **more: object) -> Node:
         """What the step reads and its parameters are operands; its choices, and what is beside it, are arguments."""
-        operands = [self.known[name] for name in step.reads]
+        operands = [self._read(step, name) for name in step.reads]
         operands += [self._parameter(step, role) for role in FORMS[step.form].roles]
-        beside = {argument: self.known[name].value for argument, name in step.beside.items()}
+        beside = {argument: self._read(step, name).value for argument, name in step.beside.items()}
         return self.tape.apply(self.variant(step), *operands, **self._choices(step), **(beside | more))
 
     def _choices(self, step: Step) -> Mapping[str, object]:
@@ -129,7 +143,10 @@ class Play:
 
     def _rotation(self, step: Step) -> Node:
         """What is normed before it is turned brings the norm's parameters."""
-        return self._apply(step, positions=self.inputs.positions, **(self._norm(step) if step.owner else {}))
+        positions, queries = self.inputs.positions, self.inputs.queries
+        if queries is not None and step.makes not in self._of_keys:
+            positions = queries[None, :, None].astype(np.float64) if positions is None else positions[:, queries]
+        return self._apply(step, positions=positions, **(self._norm(step) if step.owner else {}))
 
     def _masked_softmax(self, step: Step) -> Node:
         """The weights are shown; their gradient goes through `attend` as a whole."""
@@ -149,6 +166,15 @@ class Play:
         """What a wrong equation may name: parameters, inputs, and every stage so far."""
         values = {name: node.value for name, node in {**self.parameters, **self.known}.items()}
         return Operands(self.layer, {**values, **self.inputs.beside_x}, softmax_choices(self.layer, self.number))
+
+
+def of_keys(steps: Sequence[Step]) -> frozenset[str]:
+    """Keys and values, and all that they are computed from: what is needed at every position."""
+    found = set[str]()
+    for step in reversed(steps):
+        if step.makes in found or {"T"} == {"S", "T"} & {*step.axes.split()}:
+            found |= {step.makes, *step.reads}
+    return frozenset(found)
 
 
 class StackPlay(Play):

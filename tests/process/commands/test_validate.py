@@ -130,10 +130,14 @@ def description(**changes: Any) -> dict[str, Any]:
 GOLDENS: dict[bytes, Expected] = {}
 
 
-def computed_once(cases: list[Case], constants: Constants, jobs: int) -> Iterator[tuple[Case, Expected]]:
+def computed_once(
+    cases: list[Case], constants: Constants, jobs: int, *, whole: bool
+) -> Iterator[tuple[Case, Expected]]:
     """Most files here are of the same layer, and asked the same: their goldens are computed for the first of them."""
     keys = {case.id: _made_from(case, constants) for case in cases}
-    for case, expected in compute_all([case for case in cases if keys[case.id] not in GOLDENS], constants, jobs):
+    for case, expected in compute_all(
+        [case for case in cases if keys[case.id] not in GOLDENS], constants, jobs, whole=whole
+    ):
         GOLDENS[keys[case.id]] = expected
     yield from ((case, GOLDENS[keys[case.id]]) for case in cases)
 

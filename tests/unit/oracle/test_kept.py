@@ -30,9 +30,9 @@ def computed(monkeypatch: pytest.MonkeyPatch) -> Callable[[Case], tuple[Expected
     seen: list[str] = []
     compute = build.compute
 
-    def counting(case: Case, constants: Constants) -> Expected:
+    def counting(case: Case, constants: Constants, *, whole: bool) -> Expected:
         seen.append(case.id)
-        return compute(case, constants)
+        return compute(case, constants, whole=whole)
 
     monkeypatch.setattr(build, "compute", counting)
 

@@ -7,7 +7,7 @@ from contextlib import closing
 from encoder_conformance.oracle.condition import expectation
 from encoder_conformance.oracle.expected import NOTHING, Expected
 from encoder_conformance.oracle.golden.kept import EXPECTATIONS, keep, recalled
-from encoder_conformance.oracle.golden.thinning import compared_tensors, thin
+from encoder_conformance.oracle.golden.thinning import compared_queries, compared_tensors, thin
 from encoder_conformance.platform.pool import Pool, completed
 from encoder_conformance.platform.processors import blas_threads
 from encoder_conformance.platform.progress import Progress
@@ -17,25 +17,31 @@ from encoder_conformance.spec.load import Constants, constants
 from encoder_conformance.spec.parameters import parameter_count
 
 
-def compute(case: Case, constants: Constants) -> Expected:
-    """The expectation of one case, thinned to the positions that a golden file keeps."""
+def compute(case: Case, constants: Constants, *, whole: bool = True) -> Expected:
+    """The expectation of one case, thinned to the positions that a golden file keeps.
+
+    `whole`: every position is computed, with the noise that goldens are frozen with.
+    """
     if case.needs_no_golden:
         return NOTHING
-    return thin(case, expectation(case, constants.condition_runs, compared_tensors(case)), constants)
+    queries = None if whole else compared_queries(case, constants)
+    return thin(case, expectation(case, constants.condition_runs, compared_tensors(case), queries), constants)
 
 
-def compute_all(cases: list[Case], constants: Constants, jobs: int) -> Generator[tuple[Case, Expected], None, None]:
+def compute_all(
+    cases: list[Case], constants: Constants, jobs: int, *, whole: bool = True
+) -> Generator[tuple[Case, Expected], None, None]:
     """Yield each case with its expectation, in order of completion. The largest cases start first. `jobs` 0: all of it
-    in this process, which a few small cases are done with before another has started."""
+    in this process, which a few small cases are done with before another has started. `whole`: as in `compute`."""
     if not jobs:
-        yield from ((case, compute(case, constants)) for case in cases)
+        yield from ((case, compute(case, constants, whole=whole)) for case in cases)
         return
     # Every process is a fresh interpreter: the BLAS reads its thread count when it is loaded. One thread fixes the
     # order of summation.
     os.environ.update(blas_threads(1))
     largest_first = sorted(cases, key=lambda case: -case.layer.d_model * case.situation.batch * case.situation.sequence)
     with Pool(jobs) as pool:
-        futures = {pool.submit(compute, case, constants): case for case in largest_first}
+        futures = {pool.submit(compute, case, constants, whole=whole): case for case in largest_first}
         for future in completed(futures):
             yield futures.pop(future), future.result()  # the result is nowhere else any more
 
@@ -94,7 +100,7 @@ def _compute(cases: Sequence[Case], jobs: int, inside: Format | None) -> Generat
                 missing.append(case)
             else:
                 yield case, known
-        with closing(compute_all(missing, constants, 0 if small else jobs)) as computed:
+        with closing(compute_all(missing, constants, 0 if small else jobs, whole=False)) as computed:
             for case, expected in computed:
                 keep(case, constants, expected)
                 yield case, expected

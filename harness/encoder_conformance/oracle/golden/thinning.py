@@ -36,6 +36,18 @@ def kept_positions(
     return drawn if count == compared.size else np.flatnonzero(compared)[drawn]
 
 
+def compared_queries(case: Case, constants: Constants) -> npt.NDArray[np.int64] | None:
+    """The positions of a sequence, ascending, at which something is kept of a case that compares its output alone; None
+    for all, and where another step than attention reads positions: in a stack, or where scores go by distances."""
+    tensors = compared_tensors(case)
+    attention, S, D = case.layer.attention, *case.x_shape[1:]
+    by_distance = attention.position_bias is not None or attention.window is not None
+    if [*tensors] != ["output"] or case.layer.is_stack or by_distance:
+        return None
+    kept = np.unique(kept_positions(case, "output", *tensors["output"], constants) // D % S)
+    return kept if kept.size < S else None
+
+
 def thin(case: Case, expectation: Expectation, constants: Constants) -> Expected:
     """Reduce a full expectation to the positions that a golden file keeps."""
     kept = {}
