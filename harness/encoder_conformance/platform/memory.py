@@ -65,10 +65,20 @@ def collect_from_here() -> None:
 
 @contextmanager
 def collecting_seldom() -> Iterator[None]:
-    """While a framework is imported or exports: of the millions of objects that it makes, few are in cycles."""
+    """While a framework is imported or exports: of the millions of objects that it makes, few are in cycles.
+
+    What is there at its end is looked through no more, until `collect_among_all`: the next look would take as long as
+    all that were spared.
+    """
     before = gc.get_threshold()
     gc.set_threshold(_OBJECTS_OF_AN_IMPORT)
     try:
         yield
+        gc.freeze()
     finally:
         gc.set_threshold(*before)
+
+
+def collect_among_all() -> None:
+    """Look for cycles among all objects again: some hold much."""
+    gc.unfreeze()

@@ -6,6 +6,7 @@ import sys
 import sysconfig
 import traceback
 from collections.abc import Collection, Iterator
+from functools import cache
 from linecache import getline
 from pathlib import Path
 from types import ModuleType
@@ -183,7 +184,13 @@ def is_installed(folder: Path) -> bool:
 
 
 def _is_in(frame: traceback.FrameSummary, folders: tuple[str, ...]) -> bool:
-    return str(Path(frame.filename).resolve()).startswith(folders)
+    return _resolved(frame.filename).startswith(folders)
+
+
+@cache
+def _resolved(path: str) -> str:
+    """A call that is tried with many arguments raises in the same few files, and each link of a path is looked up."""
+    return str(Path(path).resolve())
 
 
 def needs_cuda(problem: str) -> bool:

@@ -2,6 +2,7 @@
 
 import importlib.util
 import os
+import re
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
@@ -18,6 +19,7 @@ _HEARD = frozenset({"open", *_FOLDERS, *_BEYOND})
 _TELL_OF_THE_MACHINE = frozenset({"uname", "ldconfig", "lscpu"})
 """Programs that frameworks run when they are imported, and that answer the same on one machine."""
 _WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC
+_ODD = re.compile(r"//|/\.(/|$)|.+/$")
 _OF_THE_MACHINE = ("/proc/", "/sys/", "/dev/")
 
 
@@ -29,9 +31,9 @@ class FilesRead:
     """
 
     def __init__(self) -> None:
-        self._opened: set[Path] = set()
-        self._written: set[Path] = set()
-        self._listed: set[Path] = set()
+        self._opened: set[str] = set()
+        self._written: set[str] = set()
+        self._listed: set[str] = set()
         self._beyond: set[str] = set()
         heard = self._heard
 
@@ -51,26 +53,31 @@ class FilesRead:
             self._beyond.add(event)
 
     def answer(self) -> FilesReadAnswer:
-        """All of it so far. A file that is written into tells that what was read may be other the next time, unless it
-        is a temporary one that was not there before."""
-        temporary = f"{Path(gettempdir())}{os.sep}"
+        """All of it so far, by absolute paths. A file that is written into tells that what was read may be other the
+        next time, unless it is a temporary one that was not there before."""
+        temporary = f"{_absolute(gettempdir())}{os.sep}"
         fixed = (*_OF_THE_MACHINE, *([f"{kept}{os.sep}"] if (kept := cache_folder("")) else []))
         opened = {*self._opened, *_imported()}
         files = {path for path in (*opened, *_sources_of(opened)) if _may_change(path, fixed)}
-        passing = {path for path in files if str(path).startswith(temporary) and not path.exists()}
+        passing = {path for path in files if path.startswith(temporary) and not Path(path).exists()}
         written = {path for path in self._written if _may_change(path, (*fixed, temporary)) or path in files - passing}
-        left = {path for path in written if str(path) != temporary.rstrip(os.sep)}
+        left = {path for path in written if path != temporary.rstrip(os.sep)}
         return FilesReadAnswer(
-            files=_in_order(files - passing - left),
-            folders=_in_order(path for path in self._listed if _may_change(path, fixed)),
-            beyond=(*sorted(self._beyond), *(f"{path} is written" for path in _in_order(left))),
+            files=tuple(sorted(files - passing - left)),
+            folders=tuple(sorted(path for path in self._listed if _may_change(path, fixed))),
+            beyond=(*sorted(self._beyond), *(f"{path} is written" for path in sorted(left))),
         )
 
 
-def _add(path: object, to: set[Path]) -> None:
+def _add(path: object, to: set[str]) -> None:
     if isinstance(path, (str, bytes)):  # else a descriptor of what was opened by its path
         with suppress(OSError, ValueError):  # the working directory was deleted, or it is no text
-            to.add(Path(os.fsdecode(path)).absolute())
+            to.add(_absolute(os.fsdecode(path)))
+
+
+def _absolute(path: str) -> str:
+    """As `Path.absolute` gives it, which takes its time: an import opens thousands of files, by such paths."""
+    return path if path.startswith("/") and not _ODD.search(path) else str(Path(path).absolute())
 
 
 def _is_of_the_machine(event: str, told: tuple[object, ...]) -> bool:
@@ -78,26 +85,21 @@ def _is_of_the_machine(event: str, told: tuple[object, ...]) -> bool:
     return isinstance(program, str) and Path(program).name in _TELL_OF_THE_MACHINE
 
 
-def _may_change(path: Path, fixed: tuple[str, ...]) -> bool:
+def _may_change(path: str, fixed: tuple[str, ...]) -> bool:
     """Whether it is in none of some folders, of the machine and of what is kept by all that it depends on, and is none
     of Python's compiled files, which follow their sources."""
-    text = str(path)
-    return not (text.endswith(".pyc") or f"{os.sep}__pycache__{os.sep}" in text or text.startswith(fixed))
+    return not (path.endswith(".pyc") or f"{os.sep}__pycache__{os.sep}" in path or path.startswith(fixed))
 
 
-def _imported() -> Iterator[Path]:
+def _imported() -> Iterator[str]:
     for module in list(sys.modules.values()):
         path = getattr(getattr(module, "__spec__", None), "origin", None)
         if isinstance(path, str) and os.sep in path:
-            yield Path(path).absolute()
+            yield _absolute(path)
 
 
-def _sources_of(paths: Iterable[Path]) -> Iterator[Path]:
+def _sources_of(paths: Iterable[str]) -> Iterator[str]:
     for path in paths:
-        if path.suffix == ".pyc":
+        if path.endswith(".pyc"):
             with suppress(ValueError):
-                yield Path(importlib.util.source_from_cache(path))
-
-
-def _in_order(paths: Iterable[Path]) -> tuple[str, ...]:
-    return tuple(sorted(map(str, paths)))
+                yield importlib.util.source_from_cache(path)

@@ -10,7 +10,8 @@ import onnx
 from google.protobuf.message import DecodeError
 
 from encoder_conformance.platform.kept import KeptFiles, digest_of_code
-from encoder_conformance.platform.memory import collecting_seldom
+from encoder_conformance.platform.memory import collect_among_all, collecting_seldom
+from encoder_conformance.readers.onnx_file.graph.size import is_large
 
 EXPORTS = KeptFiles("exports", room=256 << 20)
 _AT_MOST = 32 << 20
@@ -26,17 +27,23 @@ def recalled_or(
     version of one makes another export.
     """
     if key is None:
-        with collecting_seldom():
-            return export()
+        return _exported(export)
     whole = [list(key), made_by(packages)]
     if (content := EXPORTS.get(whole)) is not None:
         with suppress(DecodeError):
             return onnx.load_from_string(content)
-    with collecting_seldom():
-        model = export()
+    model = _exported(export)
     if model.ByteSize() <= _AT_MOST:
         EXPORTS.put(whole, model.SerializeToString())
         EXPORTS.forget_oldest()
+    return model
+
+
+def _exported(export: Callable[[], onnx.ModelProto]) -> onnx.ModelProto:
+    with collecting_seldom():
+        model = export()
+    if is_large(model):  # what an exporter leaves holds itself in a circle, with all weights
+        collect_among_all()
     return model
 
 
