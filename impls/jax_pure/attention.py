@@ -19,7 +19,7 @@ from jax import Array
 from encoder_conformance.impls.bases.choices import refuse_uneven, refuse_unfit
 from encoder_conformance.impls.bases.tap import Tap, untapped
 from encoder_conformance.impls.jax_pure.dropout import Drop, Sites, undropped
-from encoder_conformance.impls.jax_pure.positions import PositionBias, Rotation, Window
+from encoder_conformance.impls.jax_pure.positions import LinearBias, PositionBias, Rotation, Window
 from encoder_conformance.impls.jax_pure.primitives import Norm, Tree, linear
 from encoder_conformance.impls.jax_pure.softmax import MaskedSoftmax
 
@@ -63,7 +63,7 @@ class Attention:
     norm: Norm | None = None
     over_all: bool = False
     rotation: Rotation | None = None
-    position_bias: PositionBias | None = None
+    position_bias: PositionBias | LinearBias | None = None
     window: Window | None = None
     softcap: float | None = None
 
@@ -78,9 +78,9 @@ class Attention:
         q, k, _ = heads = self.project(p, x, x if memory is None else memory, masks.positions, tap)
         if self.window is not None:
             masks = masks._replace(allowed=self.window.joined(masks.allowed, x.shape[1]))
-        own_bias = (
-            None if self.position_bias is None else self.position_bias(p["position_bias"], q.shape[1], k.shape[1])
-        )
+        own_bias = None
+        if self.position_bias is not None:
+            own_bias = self.position_bias(p.get("position_bias", {}), q.shape[1], k.shape[1]).astype(q.dtype)
         # jax.nn.dot_product_attention takes its softmax in float32, whatever it is given (jax-ml/jax#37457), and drops
         # no weights; float16 it does not take on a CPU (keras-team/keras-hub#2354). What is more, is written out.
         fused = q.dtype in (jnp.float32, jnp.bfloat16) and self.softmax.is_fused and self.softcap is None

@@ -3,12 +3,12 @@
 from typing import Any
 
 from encoder_conformance import stack_of
-from encoder_conformance.impls.bases.choices import Description, Heads, norm_places, scaled_by
+from encoder_conformance.impls.bases.choices import Description, Heads, norm_places, scaled_by, slope_exponents
 from encoder_conformance.impls.jax_pure.attention import Attention
 from encoder_conformance.impls.jax_pure.embedding import Embedding, LearnedPositions
 from encoder_conformance.impls.jax_pure.encoder import EncoderLayer, SubLayer
 from encoder_conformance.impls.jax_pure.feed_forward import FeedForward
-from encoder_conformance.impls.jax_pure.positions import ClippedBias, PositionBias, Rotation, Window
+from encoder_conformance.impls.jax_pure.positions import ClippedBias, LinearBias, PositionBias, Rotation, Window
 from encoder_conformance.impls.jax_pure.primitives import Norm, layer_norm, rms_norm
 from encoder_conformance.impls.jax_pure.softmax import MaskedSoftmax
 from encoder_conformance.impls.jax_pure.stack import CrossAttention, Encoder, sinusoidal
@@ -70,7 +70,10 @@ def options_of(layer: Description, number: int) -> dict[str, Any]:
     options: dict[str, Any] = {"rotation": Rotation.of(layer, number), "window": Window.of(layer, number)}
     if norm := chosen.get("qk_norm"):
         options |= {"norm": Norm(NORMS[norm["kind"]], layer["norm"]["epsilon"]), "over_all": norm["over"] == "all"}
-    if bias := chosen.get("position_bias"):
+    bias = chosen.get("position_bias")
+    if bias and bias.get("distances") == "linear":
+        options["position_bias"] = LinearBias(slope_exponents(bias["slopes"], chosen["num_heads"]))
+    elif bias:
         by_bucket = ClippedBias if bias.get("distances") == "clipped" else PositionBias
         options["position_bias"] = by_bucket(bias["buckets"], bias["max_distance"])
     return {**options, "softcap": chosen.get("softcap")}

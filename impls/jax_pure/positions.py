@@ -64,6 +64,19 @@ class ClippedBias(PositionBias):
         return jnp.clip(apart, -self.max_distance, self.max_distance) + self.max_distance
 
 
+@dataclass(frozen=True)
+class LinearBias:
+    """What scores lose by distance: a slope times it, a power of two for each head (ALiBi)."""
+
+    exponents: tuple[float, ...]
+
+    def __call__(self, p: Tree, S: int, T: int) -> Array:
+        """[1, H, S, T], float32 or wider. It has no parameters."""
+        apart = counted(S, T, 1) - counted(S, T, 0)
+        slopes = jnp.asarray([2.0**each for each in self.exponents])
+        return -(slopes[:, None, None] * jnp.abs(apart))[None]
+
+
 class Window(WindowChoice):
     def joined(self, allowed: Array | None, S: int) -> Array:
         """The mask, and that of the window, [1, 1, S, S] or as wide as the mask."""

@@ -12,7 +12,7 @@ from keras import backend, layers, ops
 
 from encoder_conformance.impls.bases.choices import refuse_uneven, refuse_unfit
 from encoder_conformance.impls.bases.tap import Tap, untapped
-from encoder_conformance.impls.keras_tf.positions import PositionBias, Rotation, Window
+from encoder_conformance.impls.keras_tf.positions import LinearBias, PositionBias, Rotation, Window
 from encoder_conformance.impls.keras_tf.softmax import MaskedSoftmax
 
 Shape = tuple[int | None, ...]
@@ -54,7 +54,7 @@ class Options:
     norms: tuple[layers.Layer, layers.Layer] | None = None
     over_all: bool = False
     rotation: Rotation | None = None
-    position_bias: PositionBias | None = None
+    position_bias: PositionBias | LinearBias | None = None
     holds_bias: bool = True
     """Whether the table of the bias is a weight of this attention, and not of another that shares it (E-34)."""
     window: Window | None = None

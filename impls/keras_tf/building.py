@@ -15,7 +15,7 @@ from encoder_conformance.impls.keras_tf.cross import CrossAttention
 from encoder_conformance.impls.keras_tf.embedding import Embedding, LearnedPositions, sinusoidal
 from encoder_conformance.impls.keras_tf.encoder import EncoderLayer, SubLayer
 from encoder_conformance.impls.keras_tf.feed_forward import FeedForward
-from encoder_conformance.impls.keras_tf.positions import ClippedBias, Gain, PositionBias, Rotation, Window
+from encoder_conformance.impls.keras_tf.positions import ClippedBias, Gain, LinearBias, PositionBias, Rotation, Window
 from encoder_conformance.impls.keras_tf.softmax import MaskedSoftmax
 from encoder_conformance.impls.keras_tf.stack import Encoder
 from encoder_conformance.spec.plan import has_bias, with_attributes
@@ -125,9 +125,11 @@ def options_of(layer: Description, dtype: str, number: int) -> dict[str, Any]:
     return {**options, "softcap": chosen.get("softcap"), "head_dim": chosen.get("head_dim")}
 
 
-def position_bias_of(chosen: Description, dtype: str) -> PositionBias | None:
+def position_bias_of(chosen: Description, dtype: str) -> PositionBias | LinearBias | None:
     if not (bias := chosen.get("position_bias")):
         return None
+    if bias.get("distances") == "linear":
+        return LinearBias(bias["slopes"], chosen["num_heads"], name="position_bias", dtype=dtype)
     by_bucket = ClippedBias if bias.get("distances") == "clipped" else PositionBias
     sizes = bias["buckets"], bias["max_distance"], chosen["num_heads"]
     return by_bucket(*sizes, name="position_bias", dtype=dtype)

@@ -6,7 +6,7 @@ from typing import Any
 from keras import KerasTensor as Tensor
 from keras import backend, layers, ops
 
-from encoder_conformance.impls.bases.choices import RotationChoice, WindowChoice
+from encoder_conformance.impls.bases.choices import RotationChoice, WindowChoice, slope_exponents
 
 
 class Rotation(RotationChoice):
@@ -62,6 +62,24 @@ class ClippedBias(PositionBias):
 
     def bucket(self, apart: Tensor) -> Tensor:
         return ops.clip(apart, -self.max_distance, self.max_distance) + self.max_distance
+
+
+class LinearBias(layers.Layer):
+    """What scores lose by distance: a slope times it, a power of two for each head (ALiBi)."""
+
+    def __init__(self, slopes: str, num_heads: int, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.exponents = slope_exponents(slopes, num_heads)
+
+    def build(self, shape: Any = None) -> None:
+        """There is nothing to build."""
+
+    def call(self, queries: Tensor, keys: Tensor) -> Tensor:
+        """[1, H, S, T] for queries [B, S, H, d] and keys [B, T, H, d]."""
+        S, T = ops.shape(queries)[1], ops.shape(keys)[1]
+        distance = ops.abs(ops.arange(T)[None] - ops.arange(S)[:, None])
+        slopes = ops.convert_to_tensor([[[2.0**each]] for each in self.exponents], dtype=queries.dtype)
+        return -(slopes * ops.cast(distance, queries.dtype))[None]
 
 
 class Window(WindowChoice):

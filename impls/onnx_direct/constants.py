@@ -8,6 +8,7 @@ import ml_dtypes
 import numpy as np
 
 from encoder_conformance import Array
+from encoder_conformance.impls.bases.choices import slope_exponents
 from encoder_conformance.spec.plan import head_dim, scaled_by, with_attributes
 
 if TYPE_CHECKING:
@@ -41,6 +42,8 @@ def constants_of(layer: Mapping[str, Any], dtype: np.dtype) -> dict[str, Array]:
         "weight_of_branch": layer.get("residual_scale") or 1.0,
         "cap": attention.get("softcap") or 1.0,
     }
+    if (bias := attention.get("position_bias")) and bias.get("distances") == "linear":
+        numbers["slopes"] = [[[2.0**each]] for each in slope_exponents(bias["slopes"], attention["num_heads"])]
     integers = {**_shapes(described), **_of_positions(layer), **_of_shared_heads(attention, d)}
     return {
         **{name: np.array(value, dtype) for name, value in numbers.items()},
@@ -86,7 +89,7 @@ def _of_positions(layer: Mapping[str, Any]) -> dict[str, Any]:
     bias = attention.get("position_bias")
     if bias and bias.get("distances") == "clipped":
         found |= {"farthest_before": -bias["max_distance"], "farthest_after": bias["max_distance"]}
-    elif bias:
+    elif bias and bias.get("distances") != "linear":
         half, distances = bias["buckets"] // 2, np.arange(bias["max_distance"] + 1)
         bucket = _bucket(distances, half, bias["max_distance"])
         found |= {"half_of_buckets": half, "bucket_starts": [int(np.argmax(bucket >= n)) for n in range(1, half)]}

@@ -6,12 +6,13 @@ Shapes: S sequence, n the features that are rotated, H num_heads, R buckets.
 from encoder_conformance.impls.onnx_direct.form import Form, Lines
 from encoder_conformance.spec.plan import Step
 
-SHARED = ("places", "apart", "buckets")
+SHARED = ("places", "apart", "buckets", "distance_number")
 """Values that are the same for each layer of a stack."""
 
 
 def places(form: Form) -> Lines:
-    """places [S], apart [S, S], key less query, and the bucket of each (E-23, E-42)."""
+    """places [S], apart [S, S], key less query, and the bucket of each (E-23, E-42), or
+    distance_number [S, S] (E-43)."""
     if not form.reads_positions:
         return []
     lines = [
@@ -23,7 +24,9 @@ def places(form: Form) -> Lines:
     ]
     if not (bias := form.attention.get("position_bias")):
         return lines
-    if bias.get("distances") == "clipped":
+    if bias.get("distances") == "linear":
+        lines += ["distance = Abs(apart)", "distance_number = CastLike(distance, nought)"]
+    elif bias.get("distances") == "clipped":
         lines += [
             "clipped_before = Max(apart, farthest_before)",
             "clipped = Min(clipped_before, farthest_after)",
@@ -106,6 +109,8 @@ def position_bias(form: Form, step: Step, x: str) -> Lines:
 
 def position_numbers(step: Step) -> Lines:
     """position_numbers [H, S, S], what is added to scores; nothing where they are those of layer 0, which all share."""
+    if step.right == "linear":
+        return ["lost_by_distance = Mul(slopes, distance_number)", "position_numbers = Neg(lost_by_distance)"]
     if "table" not in step.parameters:
         return []
     return [

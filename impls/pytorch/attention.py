@@ -12,7 +12,7 @@ from torch.nn import functional as F
 
 from encoder_conformance.impls.bases.choices import refuse_uneven, refuse_unfit
 from encoder_conformance.impls.bases.tap import Tap, untapped
-from encoder_conformance.impls.pytorch.positions import PositionBias, Rotation, Window
+from encoder_conformance.impls.pytorch.positions import LinearBias, PositionBias, Rotation, Window
 from encoder_conformance.impls.pytorch.softmax import MaskedSoftmax
 
 
@@ -53,7 +53,7 @@ class Options:
     norms: tuple[nn.Module, nn.Module] | None = None
     norms_of_heads: tuple[nn.Module, nn.Module] | None = None
     rotation: Rotation | None = None
-    position_bias: PositionBias | None = None
+    position_bias: PositionBias | LinearBias | None = None
     holds_bias: bool = True
     """Whether the table of the bias is a parameter of this attention, and not of another that shares it (E-34)."""
     window: Window | None = None

@@ -11,7 +11,7 @@ from encoder_conformance.impls.pytorch.attention import Maps, MultiHeadAttention
 from encoder_conformance.impls.pytorch.cross import CrossAttention
 from encoder_conformance.impls.pytorch.encoder import EncoderLayer, SubLayer
 from encoder_conformance.impls.pytorch.feed_forward import FeedForward
-from encoder_conformance.impls.pytorch.positions import ClippedBias, PositionBias, Rotation, Window
+from encoder_conformance.impls.pytorch.positions import ClippedBias, LinearBias, PositionBias, Rotation, Window
 from encoder_conformance.impls.pytorch.softmax import MaskedSoftmax
 from encoder_conformance.impls.pytorch.stack import Embedding, Encoder, LearnedPositions, sinusoidal
 from encoder_conformance.spec.plan import has_bias, with_attributes
@@ -109,9 +109,11 @@ def options_of(layer: Description, number: int) -> dict[str, Any]:
     return {**options, "softcap": chosen.get("softcap")}
 
 
-def position_bias_of(chosen: Description) -> PositionBias | None:
+def position_bias_of(chosen: Description) -> PositionBias | LinearBias | None:
     if (bias := chosen.get("position_bias")) is None:
         return None
+    if bias.get("distances") == "linear":
+        return LinearBias(bias["slopes"], chosen["num_heads"])
     by_bucket = ClippedBias if bias.get("distances") == "clipped" else PositionBias
     return by_bucket(bias["buckets"], bias["max_distance"], chosen["num_heads"])
 

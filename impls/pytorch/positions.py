@@ -5,7 +5,7 @@ import math
 import torch
 from torch import Tensor, nn
 
-from encoder_conformance.impls.bases.choices import RotationChoice, WindowChoice
+from encoder_conformance.impls.bases.choices import RotationChoice, WindowChoice, slope_exponents
 
 
 class Rotation(RotationChoice):
@@ -60,6 +60,20 @@ class ClippedBias(PositionBias):
 
     def bucket(self, apart: Tensor) -> Tensor:
         return apart.clamp(-self.max_distance, self.max_distance) + self.max_distance
+
+
+class LinearBias:
+    """What scores lose by distance: a slope times it, a power of two for each head (ALiBi)."""
+
+    def __init__(self, slopes: str, num_heads: int) -> None:
+        self.exponents = slope_exponents(slopes, num_heads)
+
+    def __call__(self, queries: Tensor, keys: Tensor) -> Tensor:
+        """[1, H, S, T] for queries [B, H, S, d] and keys [B, H, T, d]."""
+        at, to = (torch.arange(each.shape[-2], device=each.device) for each in (queries, keys))
+        wide = torch.promote_types(queries.dtype, torch.float32)
+        slopes = torch.exp2(queries.new_tensor(self.exponents, dtype=wide))
+        return -(slopes[:, None, None] * (to - at[:, None]).abs()).to(queries.dtype)[None]
 
 
 class Window(WindowChoice):

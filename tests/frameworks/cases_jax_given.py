@@ -169,3 +169,18 @@ class AddsNumbersOfDistances(linen.Module):
         x = x + linen.DenseGeneral(D, axis=(-2, -1))(jnp.einsum("bhqk,bkhd->bqhd", weights, v))
         y = linen.LayerNorm(use_fast_variance=False)(x)
         return x + linen.Dense(D)(linen.gelu(linen.Dense(HIDDEN)(y)))
+
+
+class LosesByDistance(linen.Module):
+    """Of each head's scores a slope times the distance is taken, as ALiBi has it."""
+
+    @linen.compact
+    def __call__(self, x: jax.Array) -> jax.Array:
+        y, at = linen.LayerNorm(use_fast_variance=False)(x), jnp.arange(x.shape[1])
+        q, k, v = (linen.DenseGeneral((H, D // H))(y) for _ in range(3))
+        slopes = 2.0 ** (-8.0 * jnp.arange(1, H + 1) / H)
+        scores = jnp.einsum("bqhd,bkhd->bhqk", q, k) / (D // H) ** 0.5
+        weights = linen.softmax(scores - slopes[:, None, None] * jnp.abs(at - at[:, None]))
+        x = x + linen.DenseGeneral(D, axis=(-2, -1))(jnp.einsum("bhqk,bkhd->bqhd", weights, v))
+        y = linen.LayerNorm(use_fast_variance=False)(x)
+        return x + linen.Dense(D)(linen.gelu(linen.Dense(HIDDEN)(y)))

@@ -169,3 +169,18 @@ class NormsAgainInAGraph(DividedByItsSize):
     def call(self, x: Any) -> Any:
         x = self.norm1(x + self.attention(x))  # by the first norm
         return self.norm1(x + self.down(self.up(x)))
+
+
+class LosesByDistance(HandsAListOn):
+    """Of each head's scores a slope times the distance is taken, as ALiBi has it."""
+
+    def call(self, x: Any) -> Any:  # type: ignore[override]
+        own, at = self.attention, tf.range(tf.shape(x)[1])
+        q, k, v = (own.cut(part(x)) for part in (own.q, own.k, own.v))
+        scores = tf.matmul(q, k, transpose_b=True) / q.shape[-1] ** 0.5
+        heads = q.shape[1]
+        slopes = tf.constant([[[2.0 ** (-8.0 * (head + 1) / heads)]] for head in range(heads)], scores.dtype)
+        scores -= slopes * tf.cast(tf.abs(at[:, None] - at[None]), scores.dtype)
+        made = tf.transpose(tf.matmul(tf.nn.softmax(scores), v), (0, 2, 1, 3))
+        x = self.norm1(x + own.o(tf.reshape(made, tf.shape(x))))
+        return self.norm2(x + self.down(self.up(x)))

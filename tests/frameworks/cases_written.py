@@ -98,7 +98,7 @@ class BucketsByGroups(_Buckets):
 
 
 class SlopesByGroups(BucketsByGroups):
-    """Numbers in proportion to the distance (ALiBi), which no table has."""
+    """Numbers in proportion to the distance, by other slopes than ALiBi has."""
 
     def __init__(self) -> None:
         super().__init__()

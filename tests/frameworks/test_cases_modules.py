@@ -56,7 +56,7 @@ SIDE_BY_SIDE = ("side by side, and not as x + attention(norm(x)) + feed_forward(
 EXPERTS = "it chooses among experts;", "cases_steps.py:"
 BATCH = "it norms each feature over a batch (BatchNorm)", "cases_steps.py:"
 CONVOLUTION = "there is a convolution in it", "cases_steps.py:"
-DISTANCE = ("numbers by distance are added to the scores, and are not by buckets the rows of a table (E-23)",)
+DISTANCE = ("numbers by distance are added to the scores, of neither a table by buckets (E-23) nor ALiBi (E-43)",)
 DECODER = "it is a layer of a decoder", "memory"
 POSITIONS = "numbers that do not depend on x are added to it, as positions are", "cases_calls.py:"
 ZEROS = "was given as zeros, and other values of it change the output", "it was asked without"
@@ -540,8 +540,8 @@ DUE: dict[str, dict[str, Due]] = {
         "QKNormOfAllHeads": right("layer_norm of query and key over all heads"),
         "RelativeBias": right("pre-norm", "position bias by distance up to 7"),
         "RelativeBiasOfHeads": beyond(*DISTANCE),
-        "ALiBi": beyond(*DISTANCE),
-        "ALiBiSubtracted": beyond(*DISTANCE),
+        "ALiBi": right("pre-norm", "ALiBi"),
+        "ALiBiSubtracted": right("pre-norm", "ALiBi"),
         "Window": right("window 2 before and 2 after"),
         "WindowOfTwoSides": right("window 3 before and 1 after"),
         "WindowBehind": Due(
@@ -576,6 +576,22 @@ DUE: dict[str, dict[str, Due]] = {
         "OfDistanceOneRowOff": beyond(*DISTANCE, "cases_plain.py:"),
         "OfDistanceHeadsNotTransposed": refused("heads are put together without a transpose", "cases_distances.py:"),
         "StackOfDistances": right("position bias by distance up to 7", "3 layers"),
+    },
+    "cases_alibi": {
+        "LosesByDistance": right("pre-norm", "ALiBi"),
+        "OfThreeHeads": right("post-norm", "ALiBi"),
+        "OfOneSequence": right("pre-norm", "ALiBi"),
+        "KeptForTheLongest": right("pre-norm", "ALiBi"),
+        "GivenToTheKernel": right("pre-norm", "ALiBi"),
+        "LosesCausally": Due(0, ("This is a correct pre-norm", "ALiBi", "it is judged with a causal mask"), ("✗",)),
+        "HandedToEachLayer": layers(
+            "post-norm", "with bias and without", "attention_mask (true = attend) hides what it flags"
+        ),
+        "GainsByDistance": mistaken("position-bias-subtracted"),
+        "GainsBehindTheQuery": mistaken("buckets-turned-about"),
+        "LosesByOneSlope": mistaken("position-bias-of-first-head"),
+        "SlopesFromOne": beyond(*DISTANCE, "by slopes 1, 0.0625 of its heads; ALiBi's are 0.0625, 0.003906"),
+        "SlopesThatAreLearned": beyond(*DISTANCE, "cases_plain.py:"),
     },
     "cases_arranged": {
         "ResPostOfRMS": right("res-post-norm", "rms_norm"),
@@ -1004,6 +1020,7 @@ DUE: dict[str, dict[str, Due]] = {
         ),
         "HandsAListOn": Due(0, ("This is a correct post-norm", "mask-added-minus-1e9", "with mask"), ("✗",)),
         "AddsNumbersOfDistances": right("post-norm", "position bias by distance up to 5", masks=False),
+        "LosesByDistance": right("post-norm", "ALiBi", masks=False),
         "DividedByItsSize": Due(
             0, (f"= 1/head_dim ({line_of('# and no root', 'cases_keras_made.py')})", "This is a correct"), ("✗",)
         ),
@@ -1018,6 +1035,7 @@ DUE: dict[str, dict[str, Due]] = {
     },
     "cases_jax_given": {
         "AddsNumbersOfDistances": right("pre-norm", "position bias by distance up to 5", masks=False),
+        "LosesByDistance": right("pre-norm", "ALiBi", masks=False),
         "CallsWithTooMany": Due(
             2, ("that line gives what it calls more arguments than that takes",), ("name a pair of the module",)
         ),
@@ -1242,7 +1260,7 @@ DUE: dict[str, dict[str, Due]] = {
         ),
         "BucketsOneWay": Due(1, ("read as post-norm", "(buckets-one-way,"), ("Cause unknown",)),
         "BucketsByGroups": right("post-norm", "position bias in 32 buckets", masks=False),
-        "SlopesByGroups": beyond(*DISTANCE, "cases_written.py:"),
+        "SlopesByGroups": beyond(*DISTANCE, "by slopes 0.5, 0.25, 0.125, 0.0625 of its heads", "cases_written.py:"),
         "OverTimeToo": without("Linear.forward()", "cases_written.py:"),
         "KeepsGradientsOfWeights": refused(
             "it fails where no gradients are computed", "weights.register_hook(self._keep)"

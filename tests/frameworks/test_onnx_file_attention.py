@@ -165,7 +165,7 @@ def test_numbers_of_the_distance_that_are_no_buckets_are_refused_by_name(tmp_pat
     edit = MASKING, f"{alibi}  {MASKING.replace('scores', 'sloped')}"
     slopes = (-(2.0 ** -np.arange(1, 4))).astype(np.float32).reshape(3, 1, 1)
     said = errors(inspected(tmp_path, edit, given=PADDED, opset=18, right="PRE", slopes=slopes, **NUMBERS))
-    assert "numbers by distance are added to the scores, and are not by buckets the rows of a table (E-23)" in said
+    assert "numbers by distance are added to the scores, of neither a table by buckets (E-23) nor ALiBi (E-43)" in said
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,7 @@ CONFIGURATIONS = {
     "layoutlmv3": "LayoutLMv3Config",
     "vjepa2": "VJEPA2Config",
     "swin": "SwinConfig",
+    "swinv2": "Swinv2Config",
 }
 EPSILONS = ("layer_norm_eps", "layer_norm_epsilon", "rms_norm_eps", "norm_eps")
 ACTIVATIONS = ("hidden_act", "hidden_activation", "activation_function", "dense_act_fn")

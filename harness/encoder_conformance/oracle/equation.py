@@ -18,12 +18,13 @@ from encoder_conformance.oracle.arithmetic import Arithmetic
 from encoder_conformance.oracle.forms import FORMS
 from encoder_conformance.oracle.forms.forward_only import narrowed
 from encoder_conformance.oracle.forms.linear import shared_by_heads
+from encoder_conformance.oracle.forms.position_bias import by_slopes
 from encoder_conformance.oracle.tape import Pullback
 from encoder_conformance.spec.axes import BHST, KM, Array, BHSd, Elementwise, Mapped, Reduced, Rows
 from encoder_conformance.spec.case import within
 from encoder_conformance.spec.dtypes import FORMATS as DTYPES
 from encoder_conformance.spec.equation import SIZES, Equation, dotted
-from encoder_conformance.spec.layer import Layer
+from encoder_conformance.spec.layer import Layer, Slopes
 
 
 @dataclass(frozen=True)
@@ -303,6 +304,12 @@ def bucketed(
     return of
 
 
+def _by_slopes(a: Arithmetic, operands: Operands, slopes: Slopes) -> BHST:
+    """[1, H, S, S], less the further key and query are apart."""
+    S = operands.values["x"].shape[1]
+    return by_slopes(a, slopes, operands.layer.attention.num_heads, S, S)[None]
+
+
 def _near(a: Arithmetic, operands: Operands, left: float, right: float) -> BHST:
     """[1, 1, S, S], true where a key is within a window about its query."""
     S = operands.values["x"].shape[1]
@@ -320,6 +327,7 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
     "abs": lambda a, o, x: np.abs(x),
     "by_bucket": lambda *given: bucketed(*given)[0],
     "by_clipped": lambda a, o, table, most: bucketed(a, o, table, most, "clipped")[0],
+    "by_slopes": _by_slopes,
     "by_heads": lambda a, o, x, weight, bias: shared_by_heads(
         a, x, weight, np.broadcast_to(bias, weight.shape[-1:]), o.layer.attention.num_heads
     )[0],

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from encoder_conformance.oracle.forms.position_bias import both_ways
+from encoder_conformance.oracle.forms.position_bias import both_ways, exponents_of
 from encoder_conformance.spec.layer import Layer, PositionBias, Rope
 from encoder_conformance.spec.plain import whole
 from encoder_conformance.spec.plan import OWN_BIAS
@@ -42,8 +42,8 @@ def _as_stated(read: Layer, stated: Layer) -> Layer:
     """The layer that was read, with the stated choices where both compute the same of any input."""
     attention, due = read.attention, stated.attention
     bias, rope = attention.position_bias, attention.rope
-    if bias is not None and due.position_bias is not None and _same_buckets(bias, due.position_bias):
-        bias = due.position_bias
+    if bias is not None and (meant := due.position_bias) and _same_distances(bias, meant, attention.num_heads):
+        bias = meant
     if rope is not None and due.rope is not None and _same_angles(rope, due.rope, read.head_dim):
         rope = due.rope
     sizes = {"head_dim": due.head_dim} if read.head_dim == stated.head_dim else {}
@@ -73,11 +73,14 @@ def _same_angles(one: Rope, two: Rope, head_dim: int) -> bool:
     return n == 2 or (one.pairing == two.pairing and abs(one.theta / two.theta - 1) < _AS_READ)
 
 
-def _same_buckets(one: PositionBias, two: PositionBias) -> bool:
-    """Whether every distance has the same bucket: from the largest of both on all share the last one (E-23)."""
+def _same_distances(one: PositionBias, two: PositionBias, heads: int) -> bool:
+    """Whether every distance has the same bucket: from the largest of both on all share the last one (E-23); or every
+    head the same slope, as where their number is a power of two (E-43)."""
     if one.buckets != two.buckets or one.distances != two.distances:
         return False
-    if one.distances == "clipped":
+    if one.slopes is not None and two.slopes is not None:
+        return np.array_equal(exponents_of(one.slopes, heads), exponents_of(two.slopes, heads))
+    if one.buckets is None or one.max_distance is None or two.max_distance is None or one.distances == "clipped":
         return one.max_distance == two.max_distance
     apart = np.arange(max(one.max_distance, two.max_distance) + 1)[None]
     first, other = (both_ways(apart, one.buckets, each.max_distance) for each in (one, two))

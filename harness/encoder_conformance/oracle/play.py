@@ -128,7 +128,7 @@ class Play:
         if (name := f"{step.owner}.{role}") in self.parameters:
             return self.parameters[name]
         like = next((self.parameters[name] for name in step.parameter_axes()), None)
-        size = layer_sizes(self.layer)[step.axes[-1]] if like is None else like.value.shape[-1]
+        size = layer_sizes(self.layer).get(step.axes[-1], 1) if like is None else like.value.shape[-1]
         return self.tape.leaf(_constant(size, float(role == "gain")))
 
     def _end(self, step: Step) -> Node:

@@ -124,20 +124,35 @@ CONTRADICTIONS = (
     Contradiction(
         "attention.position_bias.max_distance",
         "attention.position_bias.buckets",
-        lambda distance, buckets: distance is not None and distance <= buckets // 4,
+        lambda distance, buckets: None not in (distance, buckets) and distance <= buckets // 4,
         "the distances below buckets / 4 have a bucket each, and some are beyond (E-23)",
     ),
     Contradiction(
         "attention.position_bias.buckets",
         "attention.position_bias.distances",
-        lambda buckets, distances: distances == "logarithmic" and (buckets < 4 or buckets % 2 != 0),
+        lambda buckets, distances: distances == "logarithmic" and (not buckets or buckets < 4 or buckets % 2 != 0),
         "half of the buckets, two or more, are for keys after the query (E-23)",
     ),
     Contradiction(
         "attention.position_bias.distances",
         "attention.position_bias",
-        lambda distances, bias: distances == "clipped" and bias.buckets != 2 * bias.max_distance + 1,
+        lambda distances, bias: distances == "clipped" and bias.buckets != 2 * (bias.max_distance or 0) + 1,
         "each distance up to max_distance has a bucket, 2 · max_distance + 1 in all (E-42)",
+    ),
+    Contradiction(
+        "attention.position_bias.max_distance",
+        "attention.position_bias",
+        lambda distance, bias: bias is not None and (distance is None) != (bias.distances == "linear"),
+        "buckets end at a distance, and linear distances nowhere (E-23, E-43)",
+    ),
+    Contradiction(
+        "attention.position_bias.slopes",
+        "attention.position_bias",
+        lambda slopes, bias: (
+            bias is not None
+            and ((slopes is None) == (bias.distances == "linear") or None not in (slopes, bias.buckets))
+        ),
+        "linear distances have slopes and no buckets, and others have none (E-43)",
     ),
     Contradiction(
         "attention.window.left",
@@ -196,8 +211,8 @@ CONTRADICTIONS = (
     Contradiction(
         "stack.shared_position_bias",
         "attention.position_bias",
-        lambda shared, bias: shared and bias is None,
-        "there is no bias to share (E-23)",
+        lambda shared, bias: shared and (bias is None or bias.distances == "linear"),
+        "there is no table to share (E-23)",
     ),
     *(
         Contradiction(

@@ -21,7 +21,8 @@ INPUTS = ("x", "memory", "mask", "bias")
 NAMES = frozenset({*SIZES, *INPUTS, *SHAPES, *PARAMETER_NAMES})
 FUNCTIONS: dict[str, tuple[int, int]] = {
     **dict.fromkeys(
-        ("abs", "cos", "detach", "erf", "exp", "log", "round", "sigmoid", "sign", "sin", "softplus"), (1, 1)
+        ("abs", "by_slopes", "cos", "detach", "erf", "exp", "log", "round", "sigmoid", "sign", "sin", "softplus"),
+        (1, 1),
     ),
     **dict.fromkeys(("sqrt", "tanh", "transpose"), (1, 1)),
     **dict.fromkeys(("merge_heads", "split_heads"), (1, 2)),

@@ -22,14 +22,15 @@ NormKind = Literal["layer_norm", "rms_norm"]
 Projections = Literal["full", "shared_by_heads"]
 FullyMaskedRow = Literal["unspecified", "zero", "uniform", "nan"]
 Activation = Literal["relu", "gelu", "gelu_tanh", "silu", "quick_gelu"]
-Distances = Literal["logarithmic", "clipped"]
+Distances = Literal["logarithmic", "clipped", "linear"]
+Slopes = Literal["geometric", "interpolated"]
 PaddingContent = Literal["finite", "any"]
 SubLayerName = Literal["attention", "feed_forward"]
 Addition = Literal[
     "quick_gelu", "biases", "gated", "layer_scale", "norm_shift", "first_norm", "sandwich", "residual_scale", "scale",
     "head_dim", "kv_heads", "qk_norm", "rope", "position_bias", "window", "softcap", "global_layers",
     "shared_position_bias", "embedding_scale", "token_types", "learned_positions", "embedding_norm", "embedded_input",
-    "res_post", "parallel", "clipped_distances",
+    "res_post", "parallel", "clipped_distances", "linear_distances",
 ]  # fmt: skip
 
 
@@ -86,13 +87,12 @@ class Rope(Strict):
 
 
 class PositionBias(Strict):
-    """A learned bias of scores by the bucket of the distance from query to key (clause E-23)."""
+    """A bias of scores by the distance from query to key: learned for each bucket (E-23), or a slope times it."""
 
-    buckets: Annotated[int, Field(ge=3)] = Field(description="the rows of the table")
-    max_distance: PositiveInt = Field(description="the distance from which on all share the last bucket")
-    distances: Distances = plain(
-        "logarithmic", "which share a bucket: far ones by their logarithm, or none up to max_distance (clause E-42)"
-    )
+    buckets: Annotated[int, Field(ge=3)] | None = plain(None, "the rows of the table; null: no table (clause E-43)")
+    max_distance: PositiveInt | None = plain(None, "the distance from which on all share the last bucket")
+    distances: Distances = plain("logarithmic", "far ones share a bucket, or none up to max_distance (E-42); or linear")
+    slopes: Slopes | None = plain(None, "of linear distances: one geometric sequence over the heads, or two (E-43)")
 
 
 class Window(Strict):
@@ -363,8 +363,9 @@ def _chooses(key: str) -> Callable[[Layer], bool]:
     return lambda layer: getattr(layer.attention, key) is not None
 
 
-def _is_clipped(bias: PositionBias) -> bool:
-    return bias.distances == "clipped"
+def _has_distances(distances: Distances) -> Callable[[Layer], bool]:
+    """Whether a layer's bias of scores is by distances of this kind."""
+    return lambda layer: (bias := layer.attention.position_bias) is not None and bias.distances == distances
 
 
 def _embeds(chosen: Callable[[Embedding], bool]) -> Callable[[Layer], bool]:
@@ -392,6 +393,7 @@ ADDITIONS: Mapping[Addition, Callable[[Layer], bool]] = {
     "embedded_input": _embeds(lambda embedding: embedding.vocabulary is None),
     "res_post": lambda layer: layer.norm.placement == "res_post",
     "parallel": lambda layer: layer.parallel is not None,
-    "clipped_distances": lambda layer: (bias := layer.attention.position_bias) is not None and _is_clipped(bias),
+    "clipped_distances": _has_distances("clipped"),
+    "linear_distances": _has_distances("linear"),
 }
 """What the language was extended by → whether a layer uses it (L-7)."""

@@ -267,6 +267,8 @@ def _scores(layer: "Layer", own: dict[str, str], number: int) -> Iterator[Step]:
         buckets["head_dim"] = head_dim(layer)
         owner, table = "attention.position_bias", {"table": "R H"}
         right = "clipped" if bias.distances == "clipped" else "standard"
+        if bias.distances == "linear":
+            right, buckets, owner, table = "linear", {"slopes": bias.slopes, "head_dim": head_dim(layer)}, "", {}
         if number and layer.stack.shared_position_bias:  # layer 0 holds the table (E-34)
             buckets, table = buckets | {"of_layer_0": True}, {}
         yield Step("position_biased", "position_bias", (scores,), "B H S T", owner, table, right, buckets)
@@ -366,7 +368,7 @@ def layer_sizes(layer: "Layer") -> dict[str, int]:
         "K": kv_heads,
         "G": kv_heads * d,
         "F": layer.feed_forward.d_ff,
-        "R": bias.buckets if bias is not None else 0,
+        "R": bias.buckets or 0 if bias is not None else 0,
         "V": embedding.vocabulary or 0 if embedding is not None else 0,
         "U": embedding.token_types or 0 if embedding is not None else 0,
         "L": table.rows if table is not None else 0,

@@ -66,7 +66,7 @@ def _of_attention(layer: Layer) -> Iterator[str]:
         yield f"rope θ {rope.theta:.6g} {rope.pairing}{part}"
     if (bias := attention.position_bias) is not None:
         each = "by distance" if bias.distances == "clipped" else f"in {bias.buckets} buckets"
-        yield f"position bias {each} up to {bias.max_distance}"
+        yield "ALiBi" if bias.distances == "linear" else f"position bias {each} up to {bias.max_distance}"
     if (window := attention.window) is not None:
         yield f"window {window.left} before and {window.right} after"
     if attention.softcap is not None:

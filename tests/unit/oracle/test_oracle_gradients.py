@@ -132,6 +132,7 @@ BIASLESS = {"qkv_bias": False}
 WHISPER = {"attention": {"key_bias": False}}
 ROPE = {"theta": 100.0, "pairing": "halves", "rotated": 2}
 BUCKETS = {"buckets": 4, "max_distance": 3}
+LINEAR = {"distances": "linear", "slopes": "interpolated"}
 CLIPPED = {"buckets": 3, "max_distance": 1, "distances": "clipped"}
 QK_NORM = {"kind": "layer_norm", "over": "head", "shift": True}
 GROUPED = {"head_dim": 4, "kv_heads": 1, "qk_norm": QK_NORM, "softcap": 2.0, "scale": 5.0}
@@ -178,7 +179,7 @@ SHARED = {
         ("post", "gelu", None, {"attention": {"rope": {**ROPE, "pairing": "interleaved"}, "position_bias": BUCKETS}}),
         of_a_release(("sandwich", "relu", (2, 3), {**RMS, **SCALED, "attention": GROUPED})),
         ("res_post", "gelu", (3, 2), {"attention": {"position_bias": CLIPPED}}),
-        ("pre", "gelu", (2, 3), {"parallel": "two_norms"}),
+        ("pre", "gelu", (2, 3), {"parallel": "two_norms", "attention": {"position_bias": LINEAR}}),
         of_a_release(("pre", "silu", (3, 2), {**RMS, **SCALED, "parallel": "one_norm"})),
         of_a_release(("pre", "gelu", (3, 2), {"norm": {"shift": False, "first": False}, "attention": WINDOWED})),
         of_a_release(("pre", "gelu", (3, 2), {"attention": {**BIASLESS, **SHARED}}, ((1,), (0,)))),
@@ -201,7 +202,7 @@ SHARED = {
         "post-interleaved-buckets",
         "sandwich-grouped",
         "res-post-clipped-distances",
-        "parallel-two-norms",
+        "parallel-two-norms-linear-distances",
         "parallel-one-norm",
         "pre-shiftless-window",
         "pre-shared-heads-filled",

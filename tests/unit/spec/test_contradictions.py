@@ -138,6 +138,18 @@ EXAMPLES: dict[tuple[str, str], tuple[str, dict[str, Any], str]] = {
         "{buckets: 8, max_distance: 4, distances: clipped}: "
         "each distance up to max_distance has a bucket, 2 · max_distance + 1 in all (E-42)",
     ),
+    ("attention.position_bias.max_distance", "attention.position_bias"): (
+        "pre-gelu",
+        {"attention": {"position_bias": {"buckets": 8}}},
+        "attention.position_bias.max_distance = null contradicts attention.position_bias = {buckets: 8}: "
+        "buckets end at a distance, and linear distances nowhere (E-23, E-43)",
+    ),
+    ("attention.position_bias.slopes", "attention.position_bias"): (
+        "pre-gelu",
+        {"attention": {"position_bias": {"distances": "linear"}}},
+        "attention.position_bias.slopes = null contradicts attention.position_bias = {distances: linear}: "
+        "linear distances have slopes and no buckets, and others have none (E-43)",
+    ),
     ("attention.window.left", "attention.window.right"): (
         "pre-gelu",
         {"attention": {"window": {"left": 0, "right": 0}}},

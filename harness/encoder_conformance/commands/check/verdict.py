@@ -265,8 +265,8 @@ def _cause(found: Diagnosis, formats: str) -> str:
 def _place(part: PartResult) -> str:
     """The line of source of the first error that has one, of what could not be judged that which says why; else of what
     is no layer's, or is read in another's place, which comes first where nothing explains what fails; or, where there
-    is no error, of another warning; else of a key in which it is another, of the mask whose number is the cause, or of
-    the first stage that is wrong."""
+    is no error, of another warning; else of a key in which it is another, of the mask or the numbers by distance that
+    are the cause, or of the first stage that is wrong."""
     described = part.described
     leading = [each for each in part.warnings if each.kind in ("layer-not-read", "parameter-read-twice")]
     others = [] if part.errors else [each for each in part.warnings if each not in leading]
@@ -280,15 +280,17 @@ def _place(part: PartResult) -> str:
     keys = [key for key, _, _ in differences(read, stated)] if read is not None and stated is not None else []
     stages = [each.first_stage for each in part.diagnoses if each.first_stage]
     stages += [one.stage for each in part.diagnoses if each.of == "backward" for one in each.equations]
-    masks = [argument_key(mask.argument) for mask in described.masks] if _is_of_masks(part.diagnoses) else []
-    names = [*keys, *masks, *(name for stage in stages for name in _of_stage(described, stage))]
+    masks = [argument_key(mask.argument) for mask in described.masks] if _is_of("mask-", part.diagnoses) else []
+    distances = ["attention.position_bias"] if _is_of(("buckets-", "position-bias-"), part.diagnoses) else []
+    names = [*keys, *masks, *distances, *(name for stage in stages for name in _of_stage(described, stage))]
     return next((described.lines[name] for name in names if name in described.lines), "")
 
 
-def _is_of_masks(diagnoses: Sequence[Diagnosis]) -> bool:
-    """Whether all that explains it is what a mask makes of the scores that it hides."""
+def _is_of(prefixes: str | tuple[str, ...], diagnoses: Sequence[Diagnosis]) -> bool:
+    """Whether all that explains it is of one kind of deviations, whose names begin so: as what a mask makes of scores
+    that it hides."""
     named = [name for each in diagnoses for name in each.deviations]
-    return bool(named) and all(name.startswith("mask-") for name in named)
+    return bool(named) and all(name.startswith(prefixes) for name in named)
 
 
 def _of_stage(described: ModuleDescription, stage: str) -> Iterator[str]:

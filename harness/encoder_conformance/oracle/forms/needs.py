@@ -140,7 +140,7 @@ def not_its_theta(theta: float) -> Need:
 
 
 def not_its_distance(max_distance: int) -> Need:
-    return Need(lambda case, step: step.choices["max_distance"] != max_distance, Inapplicable.OWN_CHOICE)
+    return Need(lambda case, step: step.choices.get("max_distance") != max_distance, Inapplicable.OWN_CHOICE)
 
 
 def not_its_cap(cap: float) -> Need:

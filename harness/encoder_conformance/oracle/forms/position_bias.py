@@ -1,4 +1,5 @@
-"""A learned bias of scores by the bucket of the distance from query to key (E-23, E-42), and its wrong forms."""
+"""A bias of scores by the distance from query to key: of its bucket, learned (E-23, E-42), or a slope times it (E-43);
+and its wrong forms."""
 
 from collections.abc import Callable
 from typing import Any
@@ -10,7 +11,8 @@ from encoder_conformance.oracle.forms.form import Form
 from encoder_conformance.oracle.forms.forward_only import forms_of, forward_only
 from encoder_conformance.oracle.forms.needs import MANY_HEADS, Inapplicable, not_its_distance, of_layer
 from encoder_conformance.oracle.tape import ByOperands, Pullback, Step
-from encoder_conformance.spec.axes import BHST, RH, ST
+from encoder_conformance.spec.axes import BHST, HST, RH, ST, Array
+from encoder_conformance.spec.layer import Distances, Slopes
 
 Buckets = Callable[[ST, int, int], ST]
 """(key − query, the number of buckets, the largest distance) → the bucket of each."""
@@ -115,6 +117,64 @@ def by_bucket(of: Buckets) -> Step:
     return biased
 
 
+LN_2 = np.log(np.longdouble(2))
+
+
+def exponents_of(slopes: Slopes, heads: int) -> Array:
+    """[H], the power of 2 that each head's slope is, in long double (Press, Smith and Lewis, 2022, arXiv 2108.12409).
+
+    "geometric": −8(h + 1) / H. "interpolated", as the authors' code has it where H is no power of two: that of n heads,
+    the largest power of two below H, and then every second one of 2n heads.
+    """
+    if slopes == "geometric":
+        return np.asarray(-8 * np.arange(1, heads + 1, dtype=np.longdouble) / heads)
+    most = 1 << heads.bit_length() - 1
+    between = exponents_of("geometric", 2 * most)[::2][: heads - most]
+    return np.concatenate([exponents_of("geometric", most), between])
+
+
+def slopes_of(a: Arithmetic, slopes: Slopes, heads: int) -> Array:
+    """[H], what each head's scores lose by a step of distance."""
+    return a.exp(a.exact(exponents_of(slopes, heads) * LN_2))
+
+
+def by_slopes(a: Arithmetic, slopes: Slopes, heads: int, S: int, T: int) -> HST:
+    """[H, S, T] of −slope · |key − query|."""
+    return _lines(a, slopes_of(a, slopes, heads), np.abs(np.arange(T)[None] - np.arange(S)[:, None]))
+
+
+def _lines(a: Arithmetic, slopes: Array, distance: ST) -> HST:
+    """[H, S, T] of −slope · distance, for `slopes` [H] or [1]."""
+    return -a.multiply(slopes[:, None, None], a.exact(distance))
+
+
+def linear(a: Arithmetic, scores: BHST, table: RH, *, slopes: Slopes, **sizes: int) -> tuple[BHST, Pullback]:
+    """−slope · |key − query| added to each score [B, H, S, T] (E-43). There is no table."""
+    return a.add(scores, by_slopes(a, slopes, *scores.shape[1:])), lambda g: (g, np.zeros_like(table))
+
+
+def _wrong_slopes(change: Callable[[Arithmetic, Array, float], Array]) -> Step:
+    """Other slopes [H]. `change`: (arithmetic, those that are right, features of a head) → they."""
+
+    def biased(a: Arithmetic, scores: BHST, table: RH, *, slopes: Slopes, head_dim: int, **_: object) -> BHST:
+        (H, S, T), right = scores.shape[1:], slopes_of(a, slopes, scores.shape[1])
+        lines = _lines(a, change(a, right, float(head_dim)), np.abs(np.arange(T)[None] - np.arange(S)[:, None]))
+        return a.add(scores, np.broadcast_to(lines, (H, S, T)))
+
+    return forward_only(biased)
+
+
+def _wrong_distances(distance: Callable[[ST], ST]) -> Step:
+    """The right slopes of other distances, of key − query [S, T]."""
+
+    def biased(a: Arithmetic, scores: BHST, table: RH, *, slopes: Slopes, **_: object) -> BHST:
+        H, S, T = scores.shape[1:]
+        apart = np.arange(T)[None] - np.arange(S)[:, None]
+        return a.add(scores, _lines(a, slopes_of(a, slopes, H), distance(apart)))
+
+    return forward_only(biased)
+
+
 def missing(a: Arithmetic, scores: BHST, table: RH, **choices: object) -> BHST:
     """No bias at all."""
     return scores
@@ -156,7 +216,7 @@ _WRONG_CLIPPED: dict[str, Buckets] = {
     "turned-about": lambda apart, buckets, most: clipped(-apart, buckets, most),
 }
 """What these are of distances that are clipped; the others are mistakes of a logarithm, or of its buckets."""
-WRONG_BUCKETS: dict[str, dict[str, Buckets]] = {
+WRONG_BUCKETS: dict[Distances, dict[str, Buckets]] = {
     "logarithmic": _WRONG_BUCKETS,
     "clipped": forms_of("clipped", _WRONG_CLIPPED),
 }
@@ -188,8 +248,27 @@ def _wrong_of_all(right: Buckets) -> dict[str, Step]:
     }
 
 
+_LINEAR: dict[str, Step] = {
+    "missing": forward_only(missing),
+    "of-head-0": _wrong_slopes(lambda a, slopes, head_dim: slopes[:1]),
+    "over-root": _wrong_slopes(lambda a, slopes, head_dim: a.divide(slopes, a.sqrt(a.exact(head_dim)))),
+    "added-twice": _wrong_slopes(lambda a, slopes, head_dim: a.add(slopes, slopes)),
+    "subtracted": _wrong_slopes(lambda a, slopes, head_dim: -slopes),
+    "one-way": _wrong_distances(lambda apart: np.maximum(-apart, 0)),
+    # query − key in place of how far they are apart: a key behind the query gains.
+    "turned-about": _wrong_distances(lambda apart: -apart),
+}
+WRONG_DISTANCES: dict[Distances, tuple[str, ...]] = {
+    **{distances: tuple(wrong) for distances, wrong in WRONG_BUCKETS.items()},
+    "linear": tuple(
+        f"linear-{wrong}" for wrong in ("subtracted", "turned-about", "one-way", "of-head-0", "added-twice")
+    ),
+}
+"""The variants with which a layer is read whose numbers by distance are its own but for a mistake."""
 POSITION_BIAS = Form(
     {
+        "linear": linear,
+        **forms_of("linear", _LINEAR),
         **{name: by_bucket(buckets) for name, buckets in BUCKETS.items()},
         **{name: forward_only(_value_of(each)) for wrong in WRONG_BUCKETS.values() for name, each in wrong.items()},
         **_wrong_of_all(both_ways),
@@ -198,6 +277,7 @@ POSITION_BIAS = Form(
     {
         "standard": "{0} + by_bucket({table}, {max_distance})",
         "clipped": "{0} + by_clipped({table}, {max_distance})",
+        "linear": "{0} + by_slopes({slopes!r})",
     },
     ("table",),
     needs={

@@ -67,5 +67,5 @@ def long_enough(semantics: InputSemantics, layer: Layer | None) -> InputSemantic
         return semantics
     window, bias = layer.attention.window, layer.attention.position_bias
     lengths = [window.left + window.right + 3] if window else []
-    lengths += [bias.max_distance + 2] if bias else []
+    lengths += [bias.max_distance + 2] if bias and bias.max_distance else []
     return semantics.at_length(max(semantics.S, *lengths)) if lengths else semantics

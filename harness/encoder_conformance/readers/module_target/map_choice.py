@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from encoder_conformance.oracle.forms import steps_of, variant_of
 from encoder_conformance.oracle.forms.norm import ANOTHER_DEVIATION
-from encoder_conformance.oracle.forms.position_bias import WRONG_BUCKETS
+from encoder_conformance.oracle.forms.position_bias import WRONG_DISTANCES
 from encoder_conformance.protocol.findings import Finding, SourceLine
 from encoder_conformance.protocol.module_description import LiveProof
 from encoder_conformance.readers.module_target.examination import Examination
@@ -114,7 +114,7 @@ def _is_misread(examination: Examination) -> bool:
         return False
     if examination.tied and not examination.exported.taken_for:
         return False
-    if _has_norms_of_its_own(examination) or _has_buckets_of_its_own(examination):
+    if _has_norms_of_its_own(examination) or _has_distances_of_its_own(examination):
         return False
     assert examination.map is not None
     live = changing(examination.bench("float32"), examination.map)
@@ -189,14 +189,14 @@ def _norms_otherwise(layer: Layer) -> Iterator[dict[str, str]]:
             yield variants
 
 
-def _has_buckets_of_its_own(examination: Examination) -> bool:
-    """Whether it is what was read off it but for the distances that share a row of its table, as of T5's decoder. It is
-    proved so then, and its cases tell which do."""
+def _has_distances_of_its_own(examination: Examination) -> bool:
+    """Whether it is what was read off it but for what it makes of distances, as for those that share a row of the table
+    of T5's decoder. It is proved so then, and its cases tell."""
     layer, map = examination.layer, examination.map
     if layer is None or map is None or layer.attention.position_bias is None:
         return False
     bench = examination.long_bench(examination.dtypes[0], layer)
-    for form in WRONG_BUCKETS[layer.attention.position_bias.distances]:
+    for form in WRONG_DISTANCES[layer.attention.position_bias.distances]:
         found = prove(replace(bench, variants={"position_biased": form}), map, layer, examination.absent)
         if found.holds:
             examination.proof = found

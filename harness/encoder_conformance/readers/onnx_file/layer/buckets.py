@@ -1,20 +1,32 @@
-"""Reads a bias by buckets of distance (E-23, E-42) off its values: which row of which table a distance takes."""
+"""Reads a bias by distance off its values: the row of a table that each takes (E-23, E-42), or slopes (E-43)."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import product
+from typing import get_args
 
 import numpy as np
 
-from encoder_conformance.oracle.forms.position_bias import WRONG_BUCKETS, both_ways, clipped
+from encoder_conformance.oracle.arithmetic import Arithmetic
+from encoder_conformance.oracle.forms.position_bias import (
+    POSITION_BIAS,
+    WRONG_BUCKETS,
+    WRONG_DISTANCES,
+    both_ways,
+    clipped,
+    slopes_of,
+)
 from encoder_conformance.readers.onnx_file.tracing.expressions import UnsupportedPattern, Weights, WeightSource
 from encoder_conformance.readers.onnx_file.tracing.features import Feature
 from encoder_conformance.readers.onnx_file.tracing.softmax import hides
 from encoder_conformance.readers.onnx_file.tracing.symbolic_trace import SymbolicTrace
 from encoder_conformance.spec.axes import RH, Array
-from encoder_conformance.spec.layer import Distances
+from encoder_conformance.spec.layer import Distances, Slopes
 
 CLOSE = 1e-5
+_FEW = 4
+"""Slopes that are said."""
 USUAL = (128, 256, 64, 32, 512, 1024, 16, 8)
 """Largest distances, by preference where a short sequence does not tell."""
 _FOLDED = (32, 64, 16, 8)
@@ -27,14 +39,16 @@ _LEAST_CLIPPED, _LEAST_BY_LOGARITHM = 3, 4
 
 @dataclass(frozen=True)
 class BucketBias:
-    """`table` [buckets, H]. `told`: whether the sequence is long enough to show `max_distance`."""
+    """`table` [buckets, H]; None of linear distances. `told`: whether the sequence is long enough to show
+    `max_distance`."""
 
-    buckets: int
-    max_distance: int
-    table: WeightSource
+    buckets: int | None
+    max_distance: int | None
+    table: WeightSource | None
     told: bool
     evidence: str
     distances: Distances = "logarithmic"
+    slopes: Slopes | None = None
 
 
 def buckets_of(trace: SymbolicTrace, weights: Weights, values: Mapping[str, Array], S: int) -> BucketBias:
@@ -50,6 +64,8 @@ def buckets_of(trace: SymbolicTrace, weights: Weights, values: Mapping[str, Arra
     if missing:
         added, S = short, trace.S
     distances, rows = _by_distance(added, S, weights.added[0])
+    if (linear := _linear(weights.added[0], distances, rows)) is not None:
+        return linear
     table = _table(trace, weights.added, rows, H)
     if table is not None:
         found = _of_table(table, distances, rows)
@@ -57,7 +73,7 @@ def buckets_of(trace: SymbolicTrace, weights: Weights, values: Mapping[str, Arra
         found = _folded_clipped(distances, rows) or _folded(distances, rows)
     if found is None:
         raise UnsupportedPattern(
-            f"{weights.added[0]!r} is added, by no buckets that are known",
+            f"{weights.added[0]!r} is added, by {_own_slopes(distances, rows) or 'no buckets that are known'}",
             "distance" if table is None or len(table.value) % 2 else "position_bias",
         )
     return found
@@ -123,6 +139,37 @@ def _by_distance(added: Array, S: int, name: str) -> tuple[Array, RH]:
         distances.append(apart)
         rows.append(line[:, 0])
     return np.array(distances), np.array(rows)
+
+
+def _linear(name: str, distances: Array, rows: RH) -> BucketBias | None:
+    """The slopes by which `rows` [n, H] fall with distances [n] (E-43), or rise, or do so to one side; None where they
+    are no usual ones. `name`: the tensor that is added."""
+    for form, slopes in product(("linear", *WRONG_DISTANCES["linear"]), get_args(Slopes)):
+        due = _numbers(form, slopes, distances, rows.shape[1])
+        if due.any() and np.abs(due - rows).max() <= CLOSE * np.abs(due).max():
+            said = f"{name!r} is a power of two times the distance, {slopes} over the heads"
+            return BucketBias(None, None, None, True, said, "linear", slopes)
+    return None
+
+
+def _own_slopes(distances: Array, rows: RH) -> str:
+    """What each head's scores lose with distance, where `rows` [n, H] are a slope of its own times it; else nothing."""
+    near = rows[np.abs(distances) == 1]
+    if not len(near) or np.abs(np.abs(distances)[:, None] * near[0] - rows).max() > CLOSE * np.abs(rows).max():
+        return ""
+    own = -near[0]
+    if own.min() <= 0 or (np.diff(own) > 0).any():  # as of a parameter, which was drawn
+        return "a slope of each head that is none of ALiBi's"
+    few = ", ".join(f"{slope:.4g}" for slope in own[:_FEW]) + (", …" if rows.shape[1] > _FEW else "")
+    due = ", ".join(f"{slope:.4g}" for slope in slopes_of(Arithmetic(), "geometric", rows.shape[1])[:_FEW])
+    return f"slopes {few} of its heads; ALiBi's are {due}{', …' if rows.shape[1] > _FEW else ''}"
+
+
+def _numbers(form: str, slopes: Slopes, distances: Array, H: int) -> RH:
+    """[n, H], what this form of linear distances adds at each of `distances` [n]."""
+    nothing = np.zeros((1, H, *[int(np.abs(distances).max()) + 1] * 2))
+    added, _ = POSITION_BIAS.variants[form](Arithmetic(), nothing, np.zeros(1), slopes=slopes, head_dim=1)
+    return np.array([added[0, :, max(-apart, 0), max(apart, 0)] for apart in distances])
 
 
 def _table(trace: SymbolicTrace, names: tuple[str, ...], rows: RH, H: int) -> WeightSource | None:

@@ -184,13 +184,14 @@ def _more_choices(layer: EncoderLayer, where: str, findings: Findings) -> Iterat
 
 
 def _by_distance(far: FarChoices) -> Iterator[Fact]:
-    """The window (E-26) and the buckets of distances (E-23)."""
+    """The window (E-26) and what is added by distance (E-23, E-42, E-43)."""
     if far.window is not None:
         left, right = far.window
         yield _fact("attention.window", {"left": left, "right": right}, f"what a query sees {far.evidence}")
     if (bias := far.buckets) is not None:
-        chosen = PositionBias(buckets=bias.buckets, max_distance=bias.max_distance, distances=bias.distances)
-        yield _fact("attention.position_bias", chosen.model_dump(), bias.evidence)
+        chosen = {"buckets": bias.buckets, "max_distance": bias.max_distance}
+        own = PositionBias.model_validate({**chosen, "distances": bias.distances, "slopes": bias.slopes})
+        yield _fact("attention.position_bias", own.model_dump(), bias.evidence)
 
 
 def _norm_of_heads(layer: EncoderLayer, where: str) -> Iterator[Fact]:

@@ -51,7 +51,7 @@ class FarChoices:
 
 def has_one_table(far: Sequence[FarChoices]) -> bool:
     """Whether the layers of a stack add the bias of one table, which all of them share (E-34)."""
-    tables = [each.buckets.table.key() for each in far if each.buckets is not None]
+    tables = [each.buckets.table.key() for each in far if each.buckets is not None and each.buckets.table is not None]
     return len(far) > 1 and len(tables) == len(far) and len(set(tables)) == 1
 
 

@@ -88,8 +88,9 @@ def locate_parameters(
         found |= {
             prefix + name: location for name, location in _of_layer(layer, bool(encoder.shifted), graph, dtype).items()
         }
-        if by_distance.buckets is not None and not (number and has_one_table(far)):
-            found[f"{prefix}{TABLE}"] = _locate(by_distance.buckets.table, None, graph)
+        table = by_distance.buckets.table if by_distance.buckets is not None else None
+        if table is not None and not (number and has_one_table(far)):
+            found[f"{prefix}{TABLE}"] = _locate(table, None, graph)
     if encoder.final_norm is not None:
         found |= _norm("final_norm", encoder.final_norm, bool(encoder.shifted), graph, dtype)
     return found

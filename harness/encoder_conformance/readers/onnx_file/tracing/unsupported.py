@@ -43,7 +43,7 @@ SENTENCES: dict[Feature, tuple[str, str]] = {
         f"give them by a mask of numbers [batch, heads, sequence, sequence], or {_SOURCE}",
     ),
     "distance": (
-        "numbers by distance are added to the scores, and are not by buckets the rows of a table (E-23)",
+        "numbers by distance are added to the scores, of neither a table by buckets (E-23) nor ALiBi (E-43)",
         f"give them by a mask of numbers [batch, heads, sequence, sequence], or {_SOURCE}",
     ),
     "window": (
