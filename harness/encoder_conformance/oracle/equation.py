@@ -18,7 +18,7 @@ from encoder_conformance.oracle.arithmetic import Arithmetic
 from encoder_conformance.oracle.forms import FORMS
 from encoder_conformance.oracle.forms.forward_only import narrowed
 from encoder_conformance.oracle.forms.linear import shared_by_heads
-from encoder_conformance.oracle.forms.position_bias import by_slopes
+from encoder_conformance.oracle.forms.position_bias import linear
 from encoder_conformance.oracle.tape import Pullback
 from encoder_conformance.spec.axes import BHST, KM, Array, BHSd, Elementwise, Mapped, Reduced, Rows
 from encoder_conformance.spec.case import within
@@ -306,8 +306,8 @@ def bucketed(
 
 def _by_slopes(a: Arithmetic, operands: Operands, slopes: Slopes) -> BHST:
     """[1, H, S, S], less the further key and query are apart."""
-    S = operands.values["x"].shape[1]
-    return by_slopes(a, slopes, operands.layer.attention.num_heads, S, S)[None]
+    S, H = operands.values["x"].shape[1], operands.layer.attention.num_heads
+    return linear(a, np.zeros((1, H, S, S)), np.zeros((1, H)), slopes=slopes, head_dim=operands.layer.head_dim)[0]
 
 
 def _near(a: Arithmetic, operands: Operands, left: float, right: float) -> BHST:

@@ -11,7 +11,7 @@ from encoder_conformance.oracle.forms.form import Form
 from encoder_conformance.oracle.forms.forward_only import forms_of, forward_only
 from encoder_conformance.oracle.forms.needs import MANY_HEADS, Inapplicable, not_its_distance, of_layer
 from encoder_conformance.oracle.tape import ByOperands, Pullback, Step
-from encoder_conformance.spec.axes import BHST, HST, RH, ST, Array
+from encoder_conformance.spec.axes import BHST, RH, ST, Array, Elementwise
 from encoder_conformance.spec.layer import Distances, Slopes
 
 Buckets = Callable[[ST, int, int], ST]
@@ -138,41 +138,28 @@ def slopes_of(a: Arithmetic, slopes: Slopes, heads: int) -> Array:
     return a.exp(a.exact(exponents_of(slopes, heads) * LN_2))
 
 
-def by_slopes(a: Arithmetic, slopes: Slopes, heads: int, S: int, T: int) -> HST:
-    """[H, S, T] of −slope · |key − query|."""
-    return _lines(a, slopes_of(a, slopes, heads), np.abs(np.arange(T)[None] - np.arange(S)[:, None]))
+def _same(a: Arithmetic, slopes: Elementwise, head_dim: float) -> Elementwise:
+    return slopes
 
 
-def _lines(a: Arithmetic, slopes: Array, distance: ST) -> HST:
-    """[H, S, T] of −slope · distance, for `slopes` [H] or [1]."""
-    return -a.multiply(slopes[:, None, None], a.exact(distance))
+def _lines(
+    change: Callable[[Arithmetic, Array, float], Array] = _same, distance: Callable[[ST], ST] = np.abs
+) -> Callable[..., BHST]:
+    """−slope · distance added to each score. `change`: (arithmetic, the right slopes [H], features of a head) → those
+    that are taken, [H] or [1]. `distance`: of key − query."""
 
-
-def linear(a: Arithmetic, scores: BHST, table: RH, *, slopes: Slopes, **sizes: int) -> tuple[BHST, Pullback]:
-    """−slope · |key − query| added to each score [B, H, S, T] (E-43). There is no table."""
-    return a.add(scores, by_slopes(a, slopes, *scores.shape[1:])), lambda g: (g, np.zeros_like(table))
-
-
-def _wrong_slopes(change: Callable[[Arithmetic, Array, float], Array]) -> Step:
-    """Other slopes [H]. `change`: (arithmetic, those that are right, features of a head) → they."""
-
-    def biased(a: Arithmetic, scores: BHST, table: RH, *, slopes: Slopes, head_dim: int, **_: object) -> BHST:
-        (H, S, T), right = scores.shape[1:], slopes_of(a, slopes, scores.shape[1])
-        lines = _lines(a, change(a, right, float(head_dim)), np.abs(np.arange(T)[None] - np.arange(S)[:, None]))
-        return a.add(scores, np.broadcast_to(lines, (H, S, T)))
-
-    return forward_only(biased)
-
-
-def _wrong_distances(distance: Callable[[ST], ST]) -> Step:
-    """The right slopes of other distances, of key − query [S, T]."""
-
-    def biased(a: Arithmetic, scores: BHST, table: RH, *, slopes: Slopes, **_: object) -> BHST:
+    def biased(a: Arithmetic, scores: BHST, table: RH, *, slopes: Slopes, head_dim: float) -> BHST:
         H, S, T = scores.shape[1:]
         apart = np.arange(T)[None] - np.arange(S)[:, None]
-        return a.add(scores, _lines(a, slopes_of(a, slopes, H), distance(apart)))
+        taken = change(a, slopes_of(a, slopes, H), float(head_dim))
+        return a.add(scores, -a.multiply(taken[:, None, None], a.exact(distance(apart))))
 
-    return forward_only(biased)
+    return biased
+
+
+def linear(a: Arithmetic, scores: BHST, table: RH, **choices: Any) -> tuple[BHST, Pullback]:
+    """−slope · |key − query| added to each score [B, H, S, T] (E-43). There is no table."""
+    return _lines()(a, scores, table, **choices), lambda g: (g, np.zeros_like(table))
 
 
 def missing(a: Arithmetic, scores: BHST, table: RH, **choices: object) -> BHST:
@@ -248,15 +235,15 @@ def _wrong_of_all(right: Buckets) -> dict[str, Step]:
     }
 
 
-_LINEAR: dict[str, Step] = {
-    "missing": forward_only(missing),
-    "of-head-0": _wrong_slopes(lambda a, slopes, head_dim: slopes[:1]),
-    "over-root": _wrong_slopes(lambda a, slopes, head_dim: a.divide(slopes, a.sqrt(a.exact(head_dim)))),
-    "added-twice": _wrong_slopes(lambda a, slopes, head_dim: a.add(slopes, slopes)),
-    "subtracted": _wrong_slopes(lambda a, slopes, head_dim: -slopes),
-    "one-way": _wrong_distances(lambda apart: np.maximum(-apart, 0)),
-    # query − key in place of how far they are apart: a key behind the query gains.
-    "turned-about": _wrong_distances(lambda apart: -apart),
+_LINEAR: dict[str, Callable[..., BHST]] = {
+    "missing": missing,
+    "of-head-0": _lines(lambda a, slopes, head_dim: slopes[:1]),
+    "over-root": _lines(lambda a, slopes, head_dim: a.divide(slopes, a.sqrt(a.exact(head_dim)))),
+    "added-twice": _lines(lambda a, slopes, head_dim: a.add(slopes, slopes)),
+    "subtracted": _lines(lambda a, slopes, head_dim: -slopes),
+    "one-way": _lines(distance=lambda apart: np.maximum(-apart, 0)),
+    # Key − query in place of how far they are apart: a key behind the query gains.
+    "turned-about": _lines(distance=lambda apart: -apart),
 }
 WRONG_DISTANCES: dict[Distances, tuple[str, ...]] = {
     **{distances: tuple(wrong) for distances, wrong in WRONG_BUCKETS.items()},
@@ -268,7 +255,7 @@ WRONG_DISTANCES: dict[Distances, tuple[str, ...]] = {
 POSITION_BIAS = Form(
     {
         "linear": linear,
-        **forms_of("linear", _LINEAR),
+        **forms_of("linear", {name: forward_only(form) for name, form in _LINEAR.items()}),
         **{name: by_bucket(buckets) for name, buckets in BUCKETS.items()},
         **{name: forward_only(_value_of(each)) for wrong in WRONG_BUCKETS.values() for name, each in wrong.items()},
         **_wrong_of_all(both_ways),
