@@ -31,7 +31,7 @@ VALUES = {
 SMOOTH = {
     "abs": ["abs(x - 1)"],
     "by_bucket": ["attention_scores * by_bucket(attention.position_bias.table, 3)"],
-    "by_clipped": ["attention_scores * by_clipped(attention.position_bias.table, 2)"],
+    "by_clipped": ["attention_scores * by_clipped(attention.position_bias.table, 1)"],
     "by_heads": ["by_heads(x, attention.key.weight, 0.5)"],
     "by_slopes": ["attention_scores * by_slopes('interpolated')"],
     "cast": ["cast(x, 'float64')"],
