@@ -201,7 +201,7 @@ EXAMPLES: dict[tuple[str, str], tuple[str, dict[str, Any], str]] = {
         "encoder-shared-bias",
         {"attention": {"position_bias": None}},
         "stack.shared_position_bias = true contradicts attention.position_bias = null: "
-        "there is no bias to share (E-23)",
+        "there is no table to share (E-23)",
     ),
     **{
         ("part", f"attention.{key}"): (

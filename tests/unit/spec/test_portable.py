@@ -147,11 +147,12 @@ def has(name: str, layer: Layer) -> bool:
     if layer.part == "attention" and not name.startswith("attention."):  # E-17
         return False
     attention, gated = layer.attention, layer.feed_forward.gated
+    bias = attention.position_bias
     absent = {
         "final_norm": not layer.stack.final_norm,
         "attention.query_norm": attention.qk_norm is None,
         "attention.key_norm": attention.qk_norm is None,
-        "attention.position_bias": attention.position_bias is None or layer.stack.shared_position_bias,
+        "attention.position_bias": bias is None or bias.buckets is None or layer.stack.shared_position_bias,
         "attention_output_norm": layer.norm.placement not in ("sandwich", "res_post"),
         "ffn_output_norm": layer.norm.placement not in ("sandwich", "res_post"),
         "layer_scale1": "attention" not in layer.layer_scale,
