@@ -120,6 +120,9 @@ DUE: dict[str, dict[str, Due]] = {
         "BeginsAsNothing": right("pre-norm"),
         "PlainByEinsum": right("pre-norm"),
     },
+    "cases_guests": {
+        "DrawnTooLarge": right("pre-norm", "no position sees a later one", masks=False),
+    },
     "cases_manners": {
         "SoftmaxInBaseTwo": Due(
             2,

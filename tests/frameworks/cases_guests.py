@@ -1,0 +1,32 @@
+"""Layers of other people's models: drawn too large, with a `repr` that raises, or with x in more axes than three."""
+
+import torch
+from cases_plain import Plain, PlainPost
+from torch import Tensor, nn
+
+
+class _SeesNoLater(Plain):
+    """Nobody sees a later position, whatever is given."""
+
+    D, H, HIDDEN = 64, 4, 96
+
+    def core(self, q: Tensor, k: Tensor, v: Tensor, ignore: Tensor | None) -> Tensor:
+        later = torch.ones(q.shape[2], q.shape[2], dtype=torch.bool, device=q.device).triu(1)
+        scores = (q @ k.transpose(-1, -2) / q.shape[-1] ** 0.5).masked_fill(later, -torch.inf)
+        return scores.softmax(-1) @ v
+
+    def forward(self, x: Tensor) -> Tensor:  # type: ignore[override]
+        return self.layer(x)
+
+
+class DrawnTooLarge(_SeesNoLater):
+    """Its matrices are drawn of size 1, so that its softmax gives one key everything, mostly a position's own."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        generator = torch.Generator().manual_seed(0)
+        for each in self.parameters():
+            if each.ndim > 1:
+                nn.init.normal_(each, generator=generator)
+        with torch.no_grad():
+            self.q.weight.copy_(self.k.weight)
