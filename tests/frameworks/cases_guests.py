@@ -30,3 +30,21 @@ class DrawnTooLarge(_SeesNoLater):
                 nn.init.normal_(each, generator=generator)
         with torch.no_grad():
             self.q.weight.copy_(self.k.weight)
+
+
+class NamesWhatItHasNot(Plain):
+    """Its `repr` raises, which nobody saw who did not print it."""
+
+    def extra_repr(self) -> str:
+        return f"heads={self.heads}"
+
+
+class OfParts(PlainPost):
+    """x is [batch, frames, joints, features]: the features of all joints are the layer's. One norm stands twice."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm2 = self.norm1
+
+    def forward(self, x: Tensor) -> Tensor:  # type: ignore[override]
+        return self.layer(x.flatten(-2)).reshape(x.shape)

@@ -122,6 +122,8 @@ DUE: dict[str, dict[str, Due]] = {
     },
     "cases_guests": {
         "DrawnTooLarge": right("pre-norm", "no position sees a later one", masks=False),
+        "NamesWhatItHasNot": right("pre-norm"),
+        "OfParts": right("post-norm", "x is given as [batch, sequence, parts, d_model / parts]", masks=False),
     },
     "cases_manners": {
         "SoftmaxInBaseTwo": Due(
