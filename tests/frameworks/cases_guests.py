@@ -48,3 +48,35 @@ class OfParts(PlainPost):
 
     def forward(self, x: Tensor) -> Tensor:  # type: ignore[override]
         return self.layer(x.flatten(-2)).reshape(x.shape)
+
+
+class _Masked(nn.Module):
+    def forward(self, scores: Tensor, ignore: Tensor | None) -> Tensor:
+        if ignore is not None:
+            scores = scores.masked_fill(ignore.hidden(), -torch.inf)  # of the mask
+        return scores.softmax(-1)
+
+
+class HandsItOnInALoop(Plain):
+    """The parts that are handed the mask are called in a loop, and name what no tensor has."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.softmaxes = nn.ModuleList([_Masked()])
+
+    def core(self, q: Tensor, k: Tensor, v: Tensor, ignore: Tensor | None) -> Tensor:
+        weights = q @ k.transpose(-1, -2) / q.shape[-1] ** 0.5
+        for each in self.softmaxes:
+            weights = each(weights, ignore)
+        return weights @ v
+
+
+class DividesByItsBatch(Plain):
+    """The size that its scores are divided by the root of is that of the first axis, and not of the last."""
+
+    def core(self, q: Tensor, k: Tensor, v: Tensor, ignore: Tensor | None) -> Tensor:
+        scores = q @ k.transpose(-1, -2) / q.shape[0] ** 0.5  # of the batch
+        return scores.softmax(-1) @ v
+
+    def forward(self, x: Tensor) -> Tensor:  # type: ignore[override]
+        return self.layer(x)

@@ -121,8 +121,21 @@ DUE: dict[str, dict[str, Due]] = {
         "PlainByEinsum": right("pre-norm"),
     },
     "cases_guests": {
-        "DrawnTooLarge": right("pre-norm", "no position sees a later one", masks=False),
+        "DrawnTooLarge": Due(0, ("This is a correct pre-norm", "no position sees a later one"), ("✗", "closest")),
         "NamesWhatItHasNot": right("pre-norm"),
+        "HandsItOnInALoop": Due(
+            1,
+            ("padding is refused in every form", f"At: {line_of('# of the mask', 'cases_guests.py')}"),
+            ("..",),
+        ),
+        "DividesByItsBatch": Due(
+            2,
+            (
+                "but 1/√3, and x has 3 items in its batch: with another number of them it is another layer",
+                f"At: {line_of('# of the batch', 'cases_guests.py')}",
+            ),
+            ("This is a correct",),
+        ),
         "OfParts": right("post-norm", "x is given as [batch, sequence, parts, d_model / parts]", masks=False),
     },
     "cases_manners": {
