@@ -1032,6 +1032,9 @@ DUE: dict[str, dict[str, Due]] = {
             ("This is a correct post-norm", "--arg initializer=glorot_uniform", "with keras_mask and without"),
             ("✗",),
         ),
+        "NeedsTheSecondOfATuple": Due(
+            0, ("This is a correct post-norm", "[batch, sequence, sequence] of 1"), ("✗", "whose default None")
+        ),
         "LosesTheMaskOfKeras": right("post-norm", masks=False),
         "SkipsNoNetwork": Due(
             2, ("residual2 is missing", f"At: {line_of('# without a skip', 'cases_keras_made.py')}"), ()

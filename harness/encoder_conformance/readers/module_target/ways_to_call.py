@@ -40,7 +40,7 @@ def ways_to_call(
     known = signature.arrangement
     needed = not_given(signature)
     needed += [name for name in missed if name not in known.beside]
-    needed += [key for key in known.keys[1:] if key not in known.beside]
+    needed += [key for key in known.keys[1:] if key not in (*known.beside, *needed)]
     packs = any(speaks(name, "cumulative") for name in needed)
     sizes = list(dict.fromkeys((*heads.sizes, *cut_sizes(widths, heads.numbers))))
     options = [options_of(name, widths, sizes, heads.numbers, keys=keys, packed=packs) for name in needed]
