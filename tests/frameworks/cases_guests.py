@@ -80,3 +80,18 @@ class DividesByItsBatch(Plain):
 
     def forward(self, x: Tensor) -> Tensor:  # type: ignore[override]
         return self.layer(x)
+
+
+class NormsItsKeysApart(Plain):
+    """Keys and values are of a norm of their own, and queries of another."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm3 = self.norm()
+
+    def layer(self, x: Tensor, ignore: Tensor | None = None) -> Tensor:
+        kept = self.norm3(x)
+        k, v = self.split(self.k(kept)), self.split(self.v(kept))
+        q = self.split(self.q(self.norm1(x)))  # of two norms
+        x = x + self.o(self.core(q, k, v, ignore).transpose(1, 2).flatten(2))
+        return x + self.ffn(self.norm2(x))

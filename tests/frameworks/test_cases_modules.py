@@ -123,6 +123,10 @@ DUE: dict[str, dict[str, Due]] = {
     "cases_guests": {
         "DrawnTooLarge": Due(0, ("This is a correct pre-norm", "no position sees a later one"), ("✗", "closest")),
         "NamesWhatItHasNot": right("pre-norm"),
+        "NormsItsKeysApart": beyond(
+            "some of query, key and value read x, and some its norm, or another of its norms",
+            f"At: {line_of('# of two norms', 'cases_guests.py')}",
+        ),
         "HandsItOnInALoop": Due(
             1,
             ("padding is refused in every form", f"At: {line_of('# of the mask', 'cases_guests.py')}"),

@@ -54,7 +54,7 @@ SENTENCES: dict[Feature, tuple[str, str]] = {
         "some positions are hidden from some others by a pattern of its own; the specification's masks are given",
         f"give the pattern by a mask [sequence, sequence], or {_SOURCE}",
     ),
-    "some_norm": ("some of query, key and value read x, and some its norm; in a layer all read the same", _SOURCE),
+    "some_norm": ("some of query, key and value read x, and some its norm, or another of its norms", _SOURCE),
     "unseen": ("some positions are hidden from all others by a mask of its own; here masks are given", _SOURCE),
     "keys_overwritten": (
         "scores or weights of some queries or keys are overwritten with numbers (index_fill, scatter, scores[…] = v), "
