@@ -95,3 +95,19 @@ class NormsItsKeysApart(Plain):
         q = self.split(self.q(self.norm1(x)))  # of two norms
         x = x + self.o(self.core(q, k, v, ignore).transpose(1, 2).flatten(2))
         return x + self.ffn(self.norm2(x))
+
+
+class AddsItsQueriesToItsKeys(Plain):
+    """Additive attention: a score is what one vector makes of the tanh of a sum."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.vector = nn.Parameter(torch.randn(self.D // self.H))
+
+    def core(self, q: Tensor, k: Tensor, v: Tensor, ignore: Tensor | None) -> Tensor:
+        scores = (q[..., None, :] + k[..., None, :, :]).tanh() @ self.vector
+        weights = (scores - scores.amax(-1, keepdim=True)).exp()
+        return weights / weights.sum(-1, keepdim=True) @ v  # of no product
+
+    def forward(self, x: Tensor) -> Tensor:  # type: ignore[override]
+        return self.layer(x)

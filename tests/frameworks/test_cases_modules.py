@@ -123,6 +123,11 @@ DUE: dict[str, dict[str, Due]] = {
     "cases_guests": {
         "DrawnTooLarge": Due(0, ("This is a correct pre-norm", "no position sees a later one"), ("✗", "closest")),
         "NamesWhatItHasNot": right("pre-norm"),
+        "AddsItsQueriesToItsKeys": without(
+            "what is added to its scores",
+            "its scores are no products of queries and keys, as of additive attention",
+            f"At: {line_of('# of no product', 'cases_guests.py')}",
+        ),
         "NormsItsKeysApart": beyond(
             "some of query, key and value read x, and some its norm, or another of its norms",
             f"At: {line_of('# of two norms', 'cases_guests.py')}",

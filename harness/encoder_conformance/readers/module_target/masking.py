@@ -391,4 +391,3 @@ def _problem(
 
 def _form(dtype: str, axes: str) -> str:
     return MaskForm(dtype=dtype, axes=axes, meanings=()).text
-

@@ -356,6 +356,7 @@ SENTENCES: dict[Feature, tuple[str, str]] = {
         "the one query; in the specification each position is a query (E-5)",
         _SOURCE,
     ),
+    "additive": ("its scores are no products of queries and keys, as of additive attention (E-5)", _SOURCE),
     "bias_of_x": ("what is added to its scores depends on x; the specification adds a table's rows (E-23)", _SOURCE),
     "sums": (
         "it has more residual sums than the two of a layer, of attention and of one feed-forward network",
