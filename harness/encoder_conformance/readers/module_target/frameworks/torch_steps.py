@@ -150,14 +150,13 @@ class _Operators(SeesOperators):
             is_residual = all(each.shape == self._shape for each in depending)
             if alike > 1 and not is_residual:
                 yield "bias_of_x"
+        elif name in _PRODUCTS and self._is_of_weighted(given):
+            yield "additive"
         elif name in _PRODUCTS:
             one, two = given[-2:]
             if len(given) > 2 and self._depends(given[0]):
                 yield "bias_of_x"
             if self._depends(one) and self._depends(two):
-                if self._is_of_weighted(given):
-                    yield "additive"
-                    return
                 if id(one) in self._scores and self._is_of_scores(one) and not self._softmax:
                     yield "no_softmax"
                 yield from self._of_products(one.shape[-2], two.shape[-1], (one.shape, two.shape))
@@ -193,7 +192,8 @@ class _Operators(SeesOperators):
 
     def _is_of_weighted(self, given: list[Tensor]) -> bool:
         """Whether a product is of weights that no product was taken for, with the values."""
-        return self._softmax and not self._scores and self._is_of_scores(given[-2])
+        weighted = self._softmax and not self._scores and all(map(self._depends, given[-2:]))
+        return weighted and self._is_of_scores(given[-2])
 
     def _is_of_scores(self, value: Tensor) -> bool:
         """Whether it has one number for each query and key."""
