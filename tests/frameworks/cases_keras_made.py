@@ -184,3 +184,16 @@ class LosesByDistance(HandsAListOn):
         made = tf.transpose(tf.matmul(tf.nn.softmax(scores), v), (0, 2, 1, 3))
         x = self.norm1(x + own.o(tf.reshape(made, tf.shape(x))))
         return self.norm2(x + self.down(self.up(x)))
+
+
+class NeedsTheSecondOfATuple(BegunAsItIsTold):
+    """Its mask, true = attend, is the second of a tuple, [batch, sequence, sequence], and has to be there."""
+
+    def __init__(self, d_model: int, num_heads: int, dff: int) -> None:
+        super().__init__(d_model, num_heads, dff, "glorot_uniform")
+
+    def call(self, inputs: Any) -> Any:
+        x, mask = inputs
+        attended = self.attention(x, x, attention_mask=tf.tile(tf.expand_dims(mask, 1), [1, 1, 1, 1])[:, 0])
+        x = self.norm1(x + attended)
+        return self.norm2(x + self.down(self.up(x)))

@@ -120,6 +120,33 @@ DUE: dict[str, dict[str, Due]] = {
         "BeginsAsNothing": right("pre-norm"),
         "PlainByEinsum": right("pre-norm"),
     },
+    "cases_guests": {
+        "DrawnTooLarge": Due(0, ("This is a correct pre-norm", "no position sees a later one"), ("✗", "closest")),
+        "NamesWhatItHasNot": right("pre-norm"),
+        "AddsItsQueriesToItsKeys": without(
+            "what is added to its scores",
+            "its scores are no products of queries and keys, as of additive attention",
+            f"At: {line_of('# of no product', 'cases_guests.py')}",
+        ),
+        "NormsItsKeysApart": beyond(
+            "some of query, key and value read x, and some its norm, or another of its norms",
+            f"At: {line_of('# of two norms', 'cases_guests.py')}",
+        ),
+        "HandsItOnInALoop": Due(
+            1,
+            ("padding is refused in every form", f"At: {line_of('# of the mask', 'cases_guests.py')}"),
+            ("..",),
+        ),
+        "DividesByItsBatch": Due(
+            2,
+            (
+                "but 1/√3, and x has 3 items in its batch: with another number of them it is another layer",
+                f"At: {line_of('# of the batch', 'cases_guests.py')}",
+            ),
+            ("This is a correct",),
+        ),
+        "OfParts": right("post-norm", "x is given as [batch, sequence, parts, d_model / parts]", masks=False),
+    },
     "cases_manners": {
         "SoftmaxInBaseTwo": Due(
             2,
@@ -1013,6 +1040,9 @@ DUE: dict[str, dict[str, Due]] = {
             0,
             ("This is a correct post-norm", "--arg initializer=glorot_uniform", "with keras_mask and without"),
             ("✗",),
+        ),
+        "NeedsTheSecondOfATuple": Due(
+            0, ("This is a correct post-norm", "[batch, sequence, sequence] of 1"), ("✗", "whose default None")
         ),
         "LosesTheMaskOfKeras": right("post-norm", masks=False),
         "SkipsNoNetwork": Due(

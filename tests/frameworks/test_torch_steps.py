@@ -90,6 +90,12 @@ def of_some_experts(layer: Layer, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     return plain(layer, q, k, v) * by_expert.sum(-1, keepdim=True)
 
 
+def additive(layer: Layer, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    scores = (q[..., None, :] + k[..., None, :, :]).tanh().sum(-1)
+    weights = (scores - scores.amax(-1, keepdim=True)).exp()
+    return weights / weights.sum(-1, keepdim=True) @ v
+
+
 def unweighed(layer: Layer, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     return q @ k.transpose(-1, -2) @ v
 
@@ -120,6 +126,7 @@ def gated(layer: Layer, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         (landmarks, ("products", "blocks")),
         (gated, ("one_gain",)),
         (unweighed, ("no_softmax",)),
+        (additive, ("additive",)),
         (by_heads, ()),
         (partial(by_heads, of=fused), ()),
         (partial(by_heads, of=unweighed), ("no_softmax",)),

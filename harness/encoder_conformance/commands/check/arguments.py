@@ -1,6 +1,8 @@
 """The findings on a module's arguments: masks by which none can be given, names used otherwise, what was not given."""
 
+import re
 from collections.abc import Collection, Iterator
+from pathlib import PurePath
 
 from encoder_conformance.protocol.arguments import MEANINGS, MaskArgument, UngivenArgument, UnusableMask
 from encoder_conformance.protocol.finding_kinds import FindingKind
@@ -64,13 +66,17 @@ def _of_place(described: ModuleDescription) -> Iterator[Finding]:
 
 
 _HIDE_NOTHING = ("idle", "elsewhere")
+_FRAME = re.compile(r"(.+):(\d+), in ")
+"""The place of a line in a call that raised."""
 _WITHOUT = "it is judged without"
 _OTHER_SOFTMAX = frozenset(("softmax_over_queries", "softmax_over_heads", "softmax_over_items"))
 
 
 def _line_of(mask: UnusableMask, described: ModuleDescription) -> str:
-    """The line that reads the argument; where it hides nothing, that of the fill which is thrown away, if there is
-    one."""
+    """The line that reads the argument; of one that is refused, that which raises; where it hides nothing, that of the
+    fill which is thrown away, if there is one."""
+    if raising := _FRAME.match(mask.where):
+        return f"{PurePath(raising[1]).name}:{raising[2]}"
     sources = (each.about.get("source") for each in described.notes if each.kind == "fill-thrown-away")
     thrown_away = (str(SourceLine.model_validate(each)) for each in sources if each) if mask.kind == "idle" else ()
     return next(iter(thrown_away), described.line_of_argument(mask.argument))

@@ -189,7 +189,7 @@ def _numbers(part: PartResult) -> str:
 
 def _but(part: PartResult) -> str:
     """What is wrong beside the checks, where all of them pass."""
-    return f", but {part.errors[0].message}" if part.errors and not part.tally.unexpected else ""
+    return f", but {part.errors[0].message.rstrip('.')}" if part.errors and not part.tally.unexpected else ""
 
 
 def _given(part: PartResult) -> str:

@@ -178,6 +178,14 @@ def last_frames(error: BaseException) -> str:
     return "\n".join([text, *(f"  {each.filename}:{each.lineno}, in {each.name}: {each.line}" for each in shown)])
 
 
+def raised_at(problem: str) -> tuple[str, str]:
+    """What such a text says was raised, and the last line of the user's on the way there: where a mask is handed on to
+    a part, that is the part's."""
+    first, *frames = map(str.strip, problem.splitlines())
+    own = [each for each in frames if not is_installed(Path(each.partition(":")[0]))]
+    return first, next(iter((own or frames)[-1:]), "")
+
+
 def is_installed(folder: Path) -> bool:
     """Whether what lies there is Python's own, or installed: no code of the user's."""
     return str(folder.resolve()).startswith(_OTHERS)

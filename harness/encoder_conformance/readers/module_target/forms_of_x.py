@@ -60,6 +60,13 @@ def _map(x: Any, arrays: Arrays) -> Any:
     return arrays.reshaped(x, (batch, height, sequence // height, width))
 
 
+def _parts(x: Any, arrays: Arrays) -> Any:
+    """As few as the width divides into."""
+    batch, sequence, width = map(int, x.shape)
+    parts = next((each for each in range(2, width) if width % each == 0), 1)
+    return arrays.reshaped(x, (batch, sequence, parts, width // parts))
+
+
 def as_map(mask: Any, arrays: Arrays) -> Any:
     """A mask [batch, sequence] as [batch, height, width]."""
     batch, sequence = mask.shape
@@ -105,6 +112,7 @@ FORMS: Mapping[str, FormOfX] = {
         lambda x, arrays: arrays.reshaped(x, (*map(int, x.shape[:2]), 1, int(x.shape[2]))),
         _reshaped,
     ),
+    "BSPF": FormOfX("[batch, sequence, parts, d_model / parts]", _parts, _reshaped),
     "SD": FormOfX("[sequence, d_model], item by item", lambda x, _: x[0], lambda y, *_: y[None]),
     "TD": FormOfX(
         PACKED,

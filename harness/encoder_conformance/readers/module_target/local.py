@@ -43,9 +43,14 @@ def _smaller(flat: Array, shapes: Iterable[tuple[int, ...]]) -> Array:
     """All elements [n], where a matrix gives of numbers of size 1 no larger ones."""
     made = [each.copy() for each in pieces(flat, shapes)]
     for each in made:
-        if each.ndim > 1 and (size := float(np.std(each)) * max(each.shape[-2:]) ** 0.5) > 1:
+        if (size := growth_by(each)) > 1:
             each /= size
     return joined(made)
+
+
+def growth_by(parameter: Array) -> float:
+    """How much larger numbers are behind a matrix [..., in, out] than before it, at most; 0 of what is none."""
+    return float(np.std(parameter)) * max(parameter.shape[-2:]) ** 0.5 if parameter.ndim > 1 else 0.0
 
 
 def window_of_each(reach: Reach, layers: int) -> Window | None:

@@ -9,7 +9,7 @@ from encoder_conformance.protocol.arguments import MaskForm, MaskMeaning, Unusab
 from encoder_conformance.protocol.description import Port
 from encoder_conformance.readers.module_target.calling import is_called_mask
 from encoder_conformance.readers.module_target.differing import differ
-from encoder_conformance.readers.module_target.errors import needs_cuda
+from encoder_conformance.readers.module_target.errors import needs_cuda, raised_at
 from encoder_conformance.readers.module_target.forms_together import forms_together
 from encoder_conformance.readers.module_target.live import LiveModule
 from encoder_conformance.readers.module_target.mask_effects import effect_of, is_unread, raises
@@ -147,7 +147,7 @@ def _sized(runner: LiveModule, found: InputSemantics, num_heads: int) -> Iterato
         form = mask.dtype, mask.axes
         refused = _raising(runner, found, mask.name, form, num_heads)
         if raising := tuple(refused):
-            problem, where = _raised(refused[raising[0]])
+            problem, where = raised_at(refused[raising[0]])
             yield UnusableMask(
                 argument=mask.name,
                 kind="sized",
@@ -360,7 +360,7 @@ def _refused(
         form: tuple(B for B in batches if not _problem(runner, found, name, form, (B, num_heads))) for form in order
     }
     form = max(order, key=lambda each: len(taken[each]))
-    problem, where = _raised(refused[form])
+    problem, where = raised_at(refused[form])
     return UnusableMask(
         argument=name,
         kind="cuda" if needs_cuda(problem) else "refused",
@@ -391,9 +391,3 @@ def _problem(
 
 def _form(dtype: str, axes: str) -> str:
     return MaskForm(dtype=dtype, axes=axes, meanings=()).text
-
-
-def _raised(problem: str) -> tuple[str, str]:
-    """What was raised, and the frame of those that follow which is nearest to the module's call."""
-    first, *frames = problem.splitlines()
-    return first, frames[0].strip() if frames else ""

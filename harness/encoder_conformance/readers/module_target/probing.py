@@ -13,6 +13,7 @@ from encoder_conformance.readers.module_target.calling import is_another_sequenc
 from encoder_conformance.readers.module_target.errors import OF_ENCODERS, BadTarget, needs_cuda
 from encoder_conformance.readers.module_target.furthest import furthest
 from encoder_conformance.readers.module_target.live import LiveModule, Signature, joined, pieces
+from encoder_conformance.readers.module_target.local import growth_by
 from encoder_conformance.readers.module_target.missing import missed_by
 from encoder_conformance.readers.module_target.otherwise_called import not_as_given
 from encoder_conformance.readers.module_target.refusing import GivesNaN
@@ -37,6 +38,9 @@ _OTHER_LENGTHS = (8, 16, 64, 128, 512)
 """Numbers of positions that are tried where 5 are refused: blocks and landmarks divide them."""
 _ASLEEP = 1e-3
 """Parameters that are all smaller have too little effect to be seen: a layer scale begins at 1e-4 to 1e-6."""
+_STEEP = 4.0
+"""A matrix that lets numbers grow by more, as one drawn of size 1, makes a softmax give one key everything: nobody sees
+the others then. Those that frameworks draw are at 1.5 at most."""
 _WIDTHS_TAKEN = 8
 """Of a whole model, which has more sizes than a layer."""
 _WIDTHS = 4
@@ -194,15 +198,18 @@ def is_one_number(output: Array) -> bool:
 @contextmanager
 def awake(module: LiveModule) -> Iterator[None]:
     """For the time of a probe parameters that are next to zero are others, as the gain or the last map of a branch that
-    begins training without effect: no mask changes what such a branch adds to x. Biases stay."""
+    begins training without effect: no mask changes what such a branch adds to x. Biases stay. Matrices of large numbers
+    are smaller, so that attention is to more than one key."""
     before, generator = module.flat(), np.random.default_rng(1)
     values = dict(zip(module.shapes, pieces(before, module.shapes.values()), strict=True))
     asleep = {name for name, value in values.items() if _is_asleep(name, value)}
-    if not asleep:
+    steep = {name: growth for name, value in values.items() if (growth := growth_by(value)) > _STEEP}
+    if not (asleep or steep):
         yield
         return
     drawn = {name: generator.normal(size=values[name].shape).astype(before.dtype) for name in asleep}
-    module.assign(joined((values | drawn).values()))
+    smaller = {name: values[name] / growth for name, growth in steep.items()}
+    module.assign(joined((values | drawn | smaller).values()))
     try:
         yield
     finally:

@@ -40,7 +40,7 @@ def ways_to_call(
     known = signature.arrangement
     needed = not_given(signature)
     needed += [name for name in missed if name not in known.beside]
-    needed += [key for key in known.keys[1:] if key not in known.beside]
+    needed += [key for key in known.keys[1:] if key not in (*known.beside, *needed)]
     packs = any(speaks(name, "cumulative") for name in needed)
     sizes = list(dict.fromkeys((*heads.sizes, *cut_sizes(widths, heads.numbers))))
     options = [options_of(name, widths, sizes, heads.numbers, keys=keys, packed=packs) for name in needed]
@@ -48,7 +48,8 @@ def ways_to_call(
     by_name = [all(each in named for each, (named, _) in zip(chosen, options, strict=True)) for chosen in choices]
     of_positions = all(any(speaks(name, kind) for kind in _OF_POSITIONS) for name in needed)
     one_by_one = items == "one by one" and of_positions  # what else is beside it may be of rows of several items
-    others = ["BDS", "BHWD", "BDHW", *(["SBD"] if needed else []), *(["SD"] if one_by_one else [])]
+    maps = "BHWD", "BDHW", "BSPF"  # what takes a map may take parts for one, of another width
+    others = ["BDS", *maps, *(["SBD"] if needed else []), *(["SD"] if one_by_one else [])]
     forms = [known.form] if known.form != "BSD" else [*ROWS, "BSD"] if packs else ["BSD", *others]
     whole = {forms[0], *(ROWS if packs else ())}
     if items == "mapped" and known.form == "BSD":

@@ -44,7 +44,30 @@ def exported(
     warnings.filterwarnings("ignore", module="torch|copyreg")
     logging.getLogger("torch.onnx").setLevel(logging.ERROR)
     alone = _OfFunction(function, module).eval()
-    return _model_of(alone, torch.zeros(x_shape), simplified)
+    with _described(alone):
+        return _model_of(alone, torch.zeros(x_shape), simplified)
+
+
+@contextmanager
+def _described(module: nn.Module) -> Iterator[None]:
+    """Each part whose `repr` raises, as one that names what it has not, says nothing of itself for as long: PyTorch
+    writes a module down as it exports it."""
+    silent = [each for each in module.modules() if _raises(each.extra_repr)]
+    for each in silent:
+        each.__dict__["extra_repr"] = str
+    try:
+        yield
+    finally:
+        for each in silent:
+            del each.__dict__["extra_repr"]
+
+
+def _raises(call: Callable[[], object]) -> bool:
+    try:
+        call()
+    except Exception:
+        return True
+    return False
 
 
 @contextmanager

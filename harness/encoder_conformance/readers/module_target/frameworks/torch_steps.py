@@ -30,8 +30,8 @@ _POWERS = {torch.ops.aten.pow.Scalar, torch.ops.aten.pow.Scalar_out}
 """A number to the power of what depends on x."""
 _CHOOSING = {"topk", "sort", "argsort"}
 _ORDER: tuple[Feature, ...] = (
-    "fourier", "recurrence", "convolution", "experts", "positions", "batch", "over_positions", "relative", "bias_of_x",
-    "no_softmax", "products", "own_keys", "one_key", "blocks", "one_gain", "sums",
+    "fourier", "recurrence", "convolution", "experts", "positions", "batch", "over_positions", "relative", "additive",
+    "bias_of_x", "no_softmax", "products", "own_keys", "one_key", "blocks", "one_gain", "sums",
 )  # fmt: skip
 """What is found, the most telling first."""
 _NEAR = 2e-2
@@ -110,7 +110,7 @@ class _Operators(SeesOperators):
         scores = {each.shape[-2:] for each in given if id(each) in self._scores}
         if name not in _PRODUCTS:
             return scores
-        is_first = not scores and all(map(self._depends, given[-2:]))
+        is_first = not scores and all(map(self._depends, given[-2:])) and not self._is_of_weighted(given)
         return {each.shape[-2:] for each in made.values()} if is_first else set()
 
     @contextmanager
@@ -150,6 +150,8 @@ class _Operators(SeesOperators):
             is_residual = all(each.shape == self._shape for each in depending)
             if alike > 1 and not is_residual:
                 yield "bias_of_x"
+        elif name in _PRODUCTS and self._is_of_weighted(given):
+            yield "additive"
         elif name in _PRODUCTS:
             one, two = given[-2:]
             if len(given) > 2 and self._depends(given[0]):
@@ -187,6 +189,11 @@ class _Operators(SeesOperators):
         of_items = all(shape[:-2].numel() == self._sizes[0] for shape in last)  # type: ignore[index]
         widths = {shape[-1] for shape in last}  # type: ignore[index]
         return len(last) == _ATTENTION and of_items and len(times) == 1 and self._shape[-1] // max(times) in widths
+
+    def _is_of_weighted(self, given: list[Tensor]) -> bool:
+        """Whether a product is of weights that no product was taken for, with the values."""
+        weighted = self._softmax and not self._scores and all(map(self._depends, given[-2:]))
+        return weighted and self._is_of_scores(given[-2])
 
     def _is_of_scores(self, value: Tensor) -> bool:
         """Whether it has one number for each query and key."""

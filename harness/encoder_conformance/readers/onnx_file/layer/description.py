@@ -298,6 +298,11 @@ def _scale(layer: EncoderLayer, close: float, where: str, findings: Findings) ->
     scores = f"scores {weights.of.name!r} {multiplied} before the softmax {weights.name!r}"
     message = f"{where}{scores}, which is {known}neither 1/√{d} (head_dim) nor 1/√{D} (d_model)"
     hint = "is the scale folded into the weights of query or key, or missing?"
+    for axis, n in (("items in its batch", weights.shape[0]), ("positions", weights.shape[-1])):
+        if not known and n > 1 and abs(weights.scale * n**0.5 - 1) < close:
+            message = f"{message}, but 1/√{n}, and x has {n} {axis}: with another number of them it is another layer"
+            hint = "divide by the root of the last size of the query"
+            break
     findings.warning("layer", "score-scale-unusual", message, hint, scale=weights.scale, at=weights.scaled)
     return _fact("attention.scale", "head_dim", evidence)
 

@@ -226,6 +226,8 @@ class Walk:
             what = "the norm is read for" if norm is operation else "x itself is read for"
             self.differences.append(Difference(what, stage_of(step.step), norm.made, "some_norm"))
             self.at[value] = norm if value != "x" else known  # what skips attention is x already
+        elif step.form == "projection" and known is not operation and _are_norms_of_one(known, operation):
+            self.differ("another norm of it is read for", step, operation, "some_norm")
         elif isinstance(known, TracedNorm) and known.of.operation is operation:
             self.differences.append(Difference(NORMED_SKIP, stage_of(step.step), known.made, "normed_skip"))
             self.at[value] = operation
@@ -239,6 +241,11 @@ class Walk:
 
 def _is_norm_of(norm: Operation, of: Operation) -> bool:
     return isinstance(norm, TracedNorm) and norm.of.operation is of
+
+
+def _are_norms_of_one(one: Operation, other: Operation) -> bool:
+    norms = [each for each in (one, other) if isinstance(each, TracedNorm)]
+    return len(norms) == 2 and norms[0].of.operation is norms[1].of.operation
 
 
 def _is_gain_of_a_norm_of_heads(operation: RowMap) -> bool:

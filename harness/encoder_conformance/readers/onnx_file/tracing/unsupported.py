@@ -54,7 +54,7 @@ SENTENCES: dict[Feature, tuple[str, str]] = {
         "some positions are hidden from some others by a pattern of its own; the specification's masks are given",
         f"give the pattern by a mask [sequence, sequence], or {_SOURCE}",
     ),
-    "some_norm": ("some of query, key and value read x, and some its norm; in a layer all read the same", _SOURCE),
+    "some_norm": ("some of query, key and value read x, and some its norm, or another of its norms", _SOURCE),
     "unseen": ("some positions are hidden from all others by a mask of its own; here masks are given", _SOURCE),
     "keys_overwritten": (
         "scores or weights of some queries or keys are overwritten with numbers (index_fill, scatter, scores[…] = v), "
@@ -356,6 +356,7 @@ SENTENCES: dict[Feature, tuple[str, str]] = {
         "the one query; in the specification each position is a query (E-5)",
         _SOURCE,
     ),
+    "additive": ("its scores are no products of queries and keys, as of additive attention (E-5)", _SOURCE),
     "bias_of_x": ("what is added to its scores depends on x; the specification adds a table's rows (E-23)", _SOURCE),
     "sums": (
         "it has more residual sums than the two of a layer, of attention and of one feed-forward network",
