@@ -15,7 +15,7 @@ from encoder_conformance.readers.module_target.live import LiveModule
 from encoder_conformance.readers.module_target.mask_effects import effect_of, is_unread, raises
 from encoder_conformance.readers.module_target.objects_made import class_in_place_of
 from encoder_conformance.readers.module_target.probing import drawn, features_turned, probe_of
-from encoder_conformance.readers.module_target.refusing import is_switch, without_refusals
+from encoder_conformance.readers.module_target.refusing import is_switch, raised_by, without_refusals
 from encoder_conformance.readers.onnx_file.graph.execution import ExecutionError
 from encoder_conformance.readers.onnx_file.interface.input_semantics import InputSemantics, semantics_of
 from encoder_conformance.readers.onnx_file.interface.mask_semantics import MaskSemantics, Polarity, polarities_of
@@ -29,6 +29,8 @@ _TURNED = "BS1"
 _RARE = ("1HSS", "HSS", "11SS", "1SS", _TURNED, "BH1S", "SB", "SSB")
 """Those that are tried where a module takes none of the usual ones."""
 _DTYPES = ("bool", "float32", "int64")
+_OTHER_DTYPES = ("int32", "uint8", "float16")
+"""Those that are tried where a module refuses the usual ones in every form."""
 _COMPARED = (
     *(("bool", axes) for axes in ("BS", "SS", "B11S", "B1SS")),
     *(("float32", axes) for axes in ("BS", "B11S")),
@@ -147,7 +149,7 @@ def _sized(runner: LiveModule, found: InputSemantics, num_heads: int) -> Iterato
         form = mask.dtype, mask.axes
         refused = _raising(runner, found, mask.name, form, num_heads)
         if raising := tuple(refused):
-            problem, where = _raised(refused[raising[0]])
+            problem, where = raised_by(refused[raising[0]])
             yield UnusableMask(
                 argument=mask.name,
                 kind="sized",
@@ -237,12 +239,14 @@ def _tried(
     tried = _Tried()
     known = runner.signature.arrangement
     of_rows = name in (*known.mapped, *known.past_first)
-    for several in (("BS",),) if of_rows else (_USUAL, _RARE):
+    usual = (("BS",) if of_rows else _USUAL, dtypes)
+    rare = () if of_rows else ((_RARE, dtypes), (_USUAL, _OTHER_DTYPES if dtypes == _DTYPES else ()))
+    for several, formats in (usual, *rare):
         for axes in several[::-1] if "padding" in name else several:
             if num_heads == 1 and {*axes} & {*"HX"}:  # one head, or as many as are not known: there is a form without
                 continue
             shape = shape_at(axes, found, num_heads)
-            for dtype in dtypes:
+            for dtype in formats:
                 done = {mask.shape for mask in tried.hiding}
                 if shape not in done and len(done) < most:
                     _try(runner, found, Port(name=name, dtype=dtype, shape=shape), axes, num_heads, tried)
@@ -360,7 +364,7 @@ def _refused(
         form: tuple(B for B in batches if not _problem(runner, found, name, form, (B, num_heads))) for form in order
     }
     form = max(order, key=lambda each: len(taken[each]))
-    problem, where = _raised(refused[form])
+    problem, where = raised_by(refused[form])
     return UnusableMask(
         argument=name,
         kind="cuda" if needs_cuda(problem) else "refused",
@@ -391,9 +395,3 @@ def _problem(
 
 def _form(dtype: str, axes: str) -> str:
     return MaskForm(dtype=dtype, axes=axes, meanings=()).text
-
-
-def _raised(problem: str) -> tuple[str, str]:
-    """What was raised, and the frame of those that follow which is nearest to the module's call."""
-    first, *frames = problem.splitlines()
-    return first, frames[0].strip() if frames else ""

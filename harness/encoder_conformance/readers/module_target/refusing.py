@@ -61,3 +61,9 @@ def without_refusals(module: LiveModule, x: np.ndarray, port: Port) -> LiveModul
             module.run({"x": x, port.name: np.full(shape, number, np.dtype(port.dtype))})
             taken += 1
     return GivesNaN(module) if taken == 1 else module
+
+
+def raised_by(problem: str) -> tuple[str, str]:
+    """What was raised, and the frame of those that follow which is nearest to the module's call."""
+    first, *frames = problem.splitlines()
+    return first, frames[0].strip() if frames else ""
