@@ -1,9 +1,11 @@
 """Layers in manners of being called that few have, with a bug or none: of two positions at least, with masks of other
 formats, and with skips that are weighed."""
 
+from typing import Any
+
 import torch
 from cases_plain import Plain
-from torch import Tensor
+from torch import Tensor, nn
 
 
 class OfTwoAtLeast(Plain):
@@ -40,3 +42,51 @@ class AddsHalves(Plain):
         if mask is not None and mask.dtype != torch.float16:
             raise TypeError("a mask is of float16")
         return self.layer(x, mask)
+
+
+class FlagsWhatIsValid(Plain):
+    """What it calls valid is hidden."""
+
+    def forward(self, x: Tensor, valid: Tensor | None = None) -> Tensor:
+        return self.layer(x, valid)
+
+
+class SkipsByAMean(Plain):
+    """What skips is weighed, and so is what attention gives."""
+
+    def layer(self, x: Tensor, ignore: Tensor | None = None) -> Tensor:
+        x = torch.lerp(x, self.attend(self.norm1(x), ignore), 0.3)  # of both
+        return x + self.ffn(self.norm2(x))
+
+
+class SkipsByAGate(Plain):
+    def __init__(self) -> None:
+        super().__init__()
+        self.gate = nn.Linear(self.D, self.D)
+
+    def layer(self, x: Tensor, ignore: Tensor | None = None) -> Tensor:
+        y = self.attend(self.norm1(x), ignore)
+        x = x + self.gate(x).sigmoid() * (y - x)  # by a gate
+        return x + self.ffn(self.norm2(x))
+
+
+class TakesItsNetworkAway(Plain):
+    def layer(self, x: Tensor, ignore: Tensor | None = None) -> Tensor:
+        x = x + self.attend(self.norm1(x), ignore)
+        return x - self.ffn(self.norm2(x))  # less it
+
+
+class AsItsModeSays(Plain):
+    """What it computes is said beside what it computes it of."""
+
+    def forward(self, mode: str = "tensor", **kwargs: Any) -> Tensor:
+        if mode == "tensor":
+            return self.layer(kwargs["inputs"], kwargs.get("padding_mask"))
+        raise RuntimeError(f"no mode is {mode}")
+
+
+class NeedsAMode(AsItsModeSays):
+    def forward(self, mode: str, **kwargs: Any) -> Tensor:  # type: ignore[override]
+        if mode == "encode":
+            return self.layer(kwargs["inputs"])
+        raise RuntimeError(f"no mode is {mode}")

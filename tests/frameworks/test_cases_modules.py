@@ -127,6 +127,16 @@ DUE: dict[str, dict[str, Due]] = {
         "BreaksAtOne": Due(1, ("This layer is wrong", "single-position"), ("it refuses",)),
         "FlagsOf32Bits": right("with mask (true = attend)"),
         "AddsHalves": right("with mask and without"),
+        "AsItsModeSays": right("with padding_mask"),
+        "NeedsAMode": refused("it needs mode beside inputs", "--with mode=VALUE (no array)"),
+        "FlagsWhatIsValid": right("valid: true = ignore here, and true = attend wherever it is known (cases_"),
+        "SkipsByAMean": without(
+            "subtracted", "multiplies what skips the sub-layer", f"At: {line_of('# of both', 'cases_pairs.py')}"
+        ),
+        "SkipsByAGate": without(
+            "subtracted", "a gate that is computed of x", f"At: {line_of('# by a gate', 'cases_pairs.py')}"
+        ),
+        "TakesItsNetworkAway": beyond("is subtracted from another", f"At: {line_of('# less it', 'cases_pairs.py')}"),
     },
     "cases_manners": {
         "SoftmaxInBaseTwo": Due(
@@ -967,7 +977,9 @@ DUE: dict[str, dict[str, Due]] = {
             ("✗", "closest"),
         ),
         "AssertsItsMask": right("attn_mask: a mask that hides nothing", "with attn_mask (true = ignore)"),
-        "AssertsPairs": refused("it takes no x without attn_mask", "--with attn_mask=VALUE and --inputs FILE"),
+        "AssertsPairs": refused(
+            "it takes no x without attn_mask", "--with attn_mask=VALUE (no array) and --inputs FILE (arrays)"
+        ),
         "ValueBiasForgotten": Due(
             1, ("v_bias is read nowhere, and sounds like attention.value.bias",), ("attention.key.bias, which",)
         ),
@@ -1087,6 +1099,7 @@ DUE: dict[str, dict[str, Due]] = {
         ),
         "behind_its_parameters": Due(0, ("This is a correct post-norm",), ("no module of",)),
         "that_drops_one_branch": Due(0, ("in training drop_of_network (p = 0.2) is never called",), ("✗",)),
+        "that_hides_by_itself": Due(2, ("pattern of its own", f"At: {line_of('# its own', 'cases_jax_held.py')}"), ()),
         "that_norms_twice": Due(
             1, ("norm1.scale is read for norm2.gain too", f"At: {line_of('# by the first', 'cases_jax_held.py')}"), ()
         ),
