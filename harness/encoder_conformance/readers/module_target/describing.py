@@ -47,8 +47,7 @@ def described(found: Examination) -> ModuleDescription:
         unused=_unused(found),
         of_no_step=found.of_no_step,
         aliases=dict(found.module.aliases),
-        idle_parts=tuple((path, own) for path, own, _ in idle),
-        **_of_twice(found),
+        **_of_twice(found, idle),
         untrained=found.module.untrained,
         misnamed=_misnamed(found, sources),
         proof=found.proof,
@@ -64,10 +63,11 @@ def described(found: Examination) -> ModuleDescription:
     )
 
 
-def _of_twice(found: Examination) -> dict[str, Any]:
-    """Which parameters are read in two places, or in none."""
+def _of_twice(found: Examination, idle: Iterable[tuple[str, str, str]]) -> dict[str, Any]:
+    """Which parameters are read in two places, or in none. `idle`: as of arguments."""
     twice = found.read_twice
     return {
+        "idle_parts": tuple((path, own) for path, own, _ in idle),
         "tied": found.tied,
         "read_twice": tuple((_called(found, own), place, _called(found, other)) for own, place, other in twice),
         "wrong_by_that_alone": found.wrong_by_that_alone,

@@ -196,8 +196,7 @@ def _opened(framework: ModuleFramework, given: object, told: ToldOf) -> Examinat
     if not lengths:
         refuse_one_length(read, x, exported)
     if not (lengths or module.length) and exported.layer is not None:
-        lengths, refused = lengths_asked(read, x, semantics)
-        notes = (*notes, *refused)
+        lengths, notes = lengths_asked(read, x, semantics, notes)
     found = Examination(framework, module, read, semantics, exported, chance=chance, loose=loose, notes=notes)
     found.as_given, found.kept, found.lengths = as_given, kept, lengths
     found.trains_unless_told = read.trains_unless_told({"x": x})

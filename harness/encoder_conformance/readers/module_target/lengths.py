@@ -63,18 +63,18 @@ def lengths_taken(module: LiveModule, x: Array) -> tuple[int, ...]:
 
 
 def lengths_asked(
-    module: LiveModule, x: Array, semantics: InputSemantics
+    module: LiveModule, x: Array, semantics: InputSemantics, notes: tuple[Finding, ...]
 ) -> tuple[tuple[int, ...], tuple[Finding, ...]]:
-    """The numbers of positions that a check asks of a layer that takes not all that others are asked, and what is to be
-    said of that; () twice of what takes all. `x`: one that it takes, of these `semantics`."""
+    """The numbers of positions that a check asks of a layer that takes not all that others are asked, and the `notes`
+    with what is to be said of that; () of what takes all. `x`: one that it takes, of these `semantics`."""
     if up_to_most := _lengths_up_to_most(module, x):
-        return up_to_most, ()
+        return up_to_most, notes
     least, line = _least(module, semantics)
     if least == 1:
-        return (), ()
+        return (), notes
     said = f"it refuses {'one position' if least == 2 else f'fewer than {least} positions'} itself ({line})"
     note = noted("few-positions-refused", f"{said}: it is asked from {least} on", least=least, **source_of(line))
-    return tuple(range(least, BEYOND_WINDOWS[0] + 1)), (note,)
+    return tuple(range(least, BEYOND_WINDOWS[0] + 1)), (*notes, note)
 
 
 def _lengths_up_to_most(module: LiveModule, x: Array) -> tuple[int, ...]:
