@@ -107,3 +107,48 @@ class PutTogetherAsItLies(nn.Module):
 
 def that_puts_heads_together() -> Any:
     return PutTogetherAsItLies(), PutTogetherAsItLies().init(jax.random.key(0), _X)
+
+
+class _NormsTwice(_Split):
+    def __call__(self, x: jax.Array) -> jax.Array:
+        x = x + self.attention(self.norm1(x))
+        y = self.norm1(x)  # by the first
+        return x + self.down(nnx.relu(self.up(y)))
+
+
+def that_norms_twice() -> Any:
+    return _NormsTwice(nnx.Rngs(0))
+
+
+class _TakesKeysForValues(_Split):
+    def __init__(self, rngs: nnx.Rngs) -> None:
+        super().__init__(rngs)
+        del self.attention
+        self.q, self.k, self.v, self.o = (nnx.Linear(D, D, rngs=rngs) for _ in range(4))
+
+    def __call__(self, x: jax.Array) -> jax.Array:
+        y = self.norm1(x)
+        q = self.q(y).reshape(*x.shape[:2], H, -1)
+        k = self.k(y).reshape(*x.shape[:2], H, -1)
+        v = self.k(y).reshape(*x.shape[:2], H, -1)  # for values
+        x = x + self.o(jax.nn.dot_product_attention(q, k, v).reshape(x.shape))
+        return x + self.down(nnx.relu(self.up(self.norm2(x))))
+
+
+def that_takes_keys_for_values() -> Any:
+    return _TakesKeysForValues(nnx.Rngs(0))
+
+
+class _HidesEveryOther(_TakesKeysForValues):
+    def __call__(self, x: jax.Array) -> jax.Array:
+        y, at = self.norm1(x), jnp.arange(x.shape[1])
+        q, k, v = (part(y).reshape(*x.shape[:2], H, -1) for part in (self.q, self.k, self.v))
+        scores = jnp.einsum("bqhd,bkhd->bhqk", q, k) / (D // H) ** 0.5
+        scores = jnp.where((at[:, None] + at) % 2 == 0, scores, -jnp.inf)  # its own
+        weights = jax.nn.softmax(scores)
+        x = x + self.o(jnp.einsum("bhqk,bkhd->bqhd", weights, v).reshape(x.shape))
+        return x + self.down(nnx.relu(self.up(self.norm2(x))))
+
+
+def that_hides_by_itself() -> Any:
+    return _HidesEveryOther(nnx.Rngs(0))

@@ -167,8 +167,8 @@ class NormsAgainInAGraph(DividedByItsSize):
 
     @tf.function
     def call(self, x: Any) -> Any:
-        x = self.norm1(x + self.attention(x))  # by the first norm
-        return self.norm1(x + self.down(self.up(x)))
+        x = self.norm1(x + self.attention(x))
+        return self.norm1(x + self.down(self.up(x)))  # by the first norm
 
 
 class LosesByDistance(HandsAListOn):
@@ -197,3 +197,36 @@ class NeedsTheSecondOfATuple(BegunAsItIsTold):
         attended = self.attention(x, x, attention_mask=tf.tile(tf.expand_dims(mask, 1), [1, 1, 1, 1])[:, 0])
         x = self.norm1(x + attended)
         return self.norm2(x + self.down(self.up(x)))
+
+
+class TakesKeysForValues(layers.Layer):
+    """One part is called twice, and another never."""
+
+    def __init__(self, d_model: int, num_heads: int, dff: int) -> None:
+        super().__init__()
+        self.heads, self.size = num_heads, d_model // num_heads
+        self.q, self.k, self.v, self.o = (layers.Dense(d_model) for _ in range(4))
+        self.up, self.down = layers.Dense(dff, "relu"), layers.Dense(d_model)
+        self.norm1, self.norm2 = layers.LayerNormalization(), layers.LayerNormalization()
+
+    def cut(self, x: Any) -> Any:
+        return tf.transpose(tf.reshape(x, (tf.shape(x)[0], -1, self.heads, self.size)), (0, 2, 1, 3))
+
+    def made(self, x: Any) -> tuple[Any, Any, Any]:
+        q = self.q(x)
+        k = self.k(x)
+        v = self.k(x)  # for the values
+        return q, k, v
+
+    def call(self, x: Any) -> Any:
+        q, k, v = map(self.cut, self.made(x))
+        weights = tf.nn.softmax(tf.matmul(q, k, transpose_b=True) / self.size**0.5)
+        x = self.norm1(x + self.o(tf.reshape(tf.transpose(tf.matmul(weights, v), (0, 2, 1, 3)), tf.shape(x))))
+        return self.norm2(x + self.down(self.up(x)))
+
+
+class TakesKeysForQueries(TakesKeysForValues):
+    def made(self, x: Any) -> tuple[Any, Any, Any]:
+        q = self.k(x)  # for the queries
+        k = self.k(x)
+        return q, k, self.v(x)

@@ -146,8 +146,8 @@ class OneNormTwice(linen.Module):
         self.up, self.down = linen.Dense(HIDDEN), linen.Dense(D)
 
     def __call__(self, x: jax.Array) -> jax.Array:
-        x = x + self.attention(self.norm1(x))  # here: OneNormTwice
-        return x + self.down(linen.gelu(self.up(self.norm1(x))))
+        x = x + self.attention(self.norm1(x))
+        return x + self.down(linen.gelu(self.up(self.norm1(x))))  # here: OneNormTwice
 
 
 class NarrowScores(LinenOfTheInput):

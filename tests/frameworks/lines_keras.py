@@ -71,8 +71,8 @@ class OneNormTwice(NoSkip):
     """Its second norm is called nowhere, and so it has no weights."""
 
     def call(self, x: Any) -> Any:
-        x = self.norm1(x + self.attention(x, x))  # here: OneNormTwice
-        return self.norm1(x + self.network(x))
+        x = self.norm1(x + self.attention(x, x))
+        return self.norm1(x + self.network(x))  # here: OneNormTwice
 
 
 class Exchanged(OverQueries):

@@ -147,6 +147,24 @@ DUE: dict[str, dict[str, Due]] = {
         ),
         "OfParts": right("post-norm", "x is given as [batch, sequence, parts, d_model / parts]", masks=False),
     },
+    "cases_pairs": {
+        "OfTwoAtLeast": right(
+            f"it refuses one position itself ({line_of('# of one', 'cases_pairs.py')}): it is asked from 2 on"
+        ),
+        "BreaksAtOne": Due(1, ("This layer is wrong", "single-position"), ("it refuses",)),
+        "FlagsOf32Bits": right("with mask (true = attend)"),
+        "AddsHalves": right("with mask and without"),
+        "AsItsModeSays": right("with padding_mask"),
+        "NeedsAMode": refused("it needs mode beside inputs", "--with mode=VALUE (no array)"),
+        "FlagsWhatIsValid": right("valid: true = ignore here, and true = attend wherever it is known (cases_"),
+        "SkipsByAMean": without(
+            "subtracted", "multiplies what skips the sub-layer", f"At: {line_of('# of both', 'cases_pairs.py')}"
+        ),
+        "SkipsByAGate": without(
+            "subtracted", "a gate that is computed of x", f"At: {line_of('# by a gate', 'cases_pairs.py')}"
+        ),
+        "TakesItsNetworkAway": beyond("is subtracted from another", f"At: {line_of('# less it', 'cases_pairs.py')}"),
+    },
     "cases_manners": {
         "SoftmaxInBaseTwo": Due(
             2,
@@ -529,7 +547,9 @@ DUE: dict[str, dict[str, Due]] = {
         "HeadsByThemselves": right("pre-norm"),
         "HeadsByThemselvesWithoutASkip": refused("residual1 is missing", "At: cases_blocks.py:"),
         "OneHeadTwice": refused("heads.0.query.weight", "stand in it more than once", "At: cases_blocks.py:"),
-        "HiddenBehindTheSoftmax": Due(1, ("what it flags", "behind the softmax", "cases_blocks.py:"), ("unknown",)),
+        "HiddenBehindTheSoftmax": Due(
+            1, ("hides", "it is judged without", "the softmax", "cases_blocks.py:"), ("unknown",)
+        ),
         "HiddenByAZero": Due(1, ("what it flags", "the softmax", "cases_blocks.py:"), ("unknown",)),
         "FirstNormForgotten": Due(1, ("norm1.weight is read nowhere, and norm2.weight is (cases_blocks.py:",), ()),
         "FirstNormForgottenByName": Due(1, ("network_norm.weight is (cases_blocks.py:", "one sub-layer alone"), ()),
@@ -984,7 +1004,9 @@ DUE: dict[str, dict[str, Due]] = {
             ("✗", "closest"),
         ),
         "AssertsItsMask": right("attn_mask: a mask that hides nothing", "with attn_mask (true = ignore)"),
-        "AssertsPairs": refused("it takes no x without attn_mask", "--with attn_mask=VALUE and --inputs FILE"),
+        "AssertsPairs": refused(
+            "it takes no x without attn_mask", "--with attn_mask=VALUE (no array) and --inputs FILE (arrays)"
+        ),
         "ValueBiasForgotten": Due(
             1, ("v_bias is read nowhere, and sounds like attention.value.bias",), ("attention.key.bias, which",)
         ),
@@ -1045,6 +1067,12 @@ DUE: dict[str, dict[str, Due]] = {
             0, ("This is a correct post-norm", "[batch, sequence, sequence] of 1"), ("✗", "whose default None")
         ),
         "LosesTheMaskOfKeras": right("post-norm", masks=False),
+        "TakesKeysForValues": Due(
+            1, ("the part v is called nowhere", f"At: {line_of('# for the values', 'cases_keras_made.py')}"), ()
+        ),
+        "TakesKeysForQueries": Due(
+            1, ("the part q is called nowhere", f"At: {line_of('# for the queries', 'cases_keras_made.py')}"), ()
+        ),
         "SkipsNoNetwork": Due(
             2, ("residual2 is missing", f"At: {line_of('# without a skip', 'cases_keras_made.py')}"), ()
         ),
@@ -1101,6 +1129,13 @@ DUE: dict[str, dict[str, Due]] = {
         ),
         "behind_its_parameters": Due(0, ("This is a correct post-norm",), ("no module of",)),
         "that_drops_one_branch": Due(0, ("in training drop_of_network (p = 0.2) is never called",), ("✗",)),
+        "that_hides_by_itself": Due(2, ("pattern of its own", f"At: {line_of('# its own', 'cases_jax_held.py')}"), ()),
+        "that_norms_twice": Due(
+            1, ("norm1.scale is read for norm2.gain too", f"At: {line_of('# by the first', 'cases_jax_held.py')}"), ()
+        ),
+        "that_takes_keys_for_values": Due(
+            1, ("k.kernel is read for attention.value", f"At: {line_of('# for values', 'cases_jax_held.py')}"), ()
+        ),
         "that_puts_heads_together": Due(
             2, ("without a transpose", f"At: {line_of('# of several positions', 'cases_jax_held.py')}"), ()
         ),

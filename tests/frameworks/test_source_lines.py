@@ -27,7 +27,8 @@ def lines_of(file: str, name: str, d_model: int) -> dict[str, str]:
     module = module() if isinstance(module, type) else module
     framework = framework_of(module)
     assert framework is not None
-    return dict(framework.live(module).lines({"x": np.zeros((3, 5, d_model), np.float32)}))
+    read = framework.live(module).lines({"x": np.zeros((3, 5, d_model), np.float32)})
+    return {own: lines[0] for own, lines in read.items()}
 
 
 def of(needed: str, *case: Any) -> Any:

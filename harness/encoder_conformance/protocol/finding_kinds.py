@@ -57,8 +57,8 @@ FindingKind = Literal[
     "way-back-not-asked",
     # Parts and forms of a module that cannot be asked.
     "not-callable", "takes-no-x", "input-returned", "takes-several-inputs", "needs-arguments", "no-parameters",
-    "no-layer-by-kind", "one-length-alone", "too-large-as-one", "takes-too-long", "form-not-of-framework",
-    "form-not-made", "module-not-judged",
+    "no-layer-by-kind", "one-length-alone", "few-positions-refused", "too-large-as-one", "takes-too-long",
+    "form-not-of-framework", "form-not-made", "module-not-judged",
     # Runtimes, and what a file gives.
     "runtime-not-asked", "runtime-lacks-operators", "runtime-does-not-run", "file-does-not-run",
     "encoder-does-not-run-alone", "out-of-line", "relation-broken", "no-answer", "other-outcome",
@@ -245,6 +245,7 @@ KIND_MEANINGS: Mapping[FindingKind, str] = {
     "no-parameters": "it has no parameters",
     "no-layer-by-kind": "it is a convolution, or holds integers",
     "one-length-alone": "it takes one number of positions alone",
+    "few-positions-refused": "it refuses few positions by a line of its own, and is asked at more",
     "too-large-as-one": "it has too many parameters to be read as one",
     "takes-too-long": "it is not made, or not looked into, in the time that it has",
     "form-not-of-framework": "modules of its framework have no such form",

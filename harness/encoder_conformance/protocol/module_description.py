@@ -23,6 +23,11 @@ def read_for(place: str) -> str:
     return f"read for {place}"
 
 
+def instead_of(part: str) -> str:
+    """The key, among `lines`, of the line that calls another part in the place of this one, which no call reaches."""
+    return f"instead of {part}"
+
+
 class ModuleSource(Frozen):
     """The own parameters of a module that one of the specification's is, and in which form, `times` a number and with
     `more` added. `shape`: of the own parameter, where it is one; `at`: the number of its first element that is held."""

@@ -3,6 +3,7 @@
 Each is asked in the way that it wants, so their numbers say nothing of this.
 """
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import combinations
@@ -16,12 +17,16 @@ from encoder_conformance.protocol.module_description import ModuleDescription
 Sides = tuple[str, str]
 """The names of both in a sentence."""
 _BY_PLACE = "a call by place means another thing in each; both were called by name, and so the numbers do not show it"
+_OF_DATA = re.compile(r"(is_?)?valid(_?mask)?|keep(_?mask)?|(non|not)_?pad(ded|ding)?(_?mask)?")
+"""Names that say that a position is one of data."""
 _OPPOSITE = frozenset[MaskMeaning](("attend", "ignore"))
 
 
 def usual_meaning(name: str) -> MaskMeaning | None:
     """The meaning of true in a mask of this name that everybody knows; None where libraries differ."""
-    return "attend" if name == "attention_mask" else "ignore" if name.endswith("key_padding_mask") else None
+    if name == "attention_mask" or _OF_DATA.fullmatch(name):
+        return "attend"
+    return "ignore" if name.endswith("key_padding_mask") else None
 
 
 def conventional_meaning(name: str, framework: str) -> MaskMeaning | None:

@@ -11,7 +11,7 @@ from encoder_conformance.oracle.layer_differences import OF_MASKS, differences
 from encoder_conformance.protocol.description import as_text, decimal
 from encoder_conformance.protocol.finding_kinds import FindingKind
 from encoder_conformance.protocol.findings import Finding, Severity, said_at, source_of
-from encoder_conformance.protocol.module_description import ModuleDescription
+from encoder_conformance.protocol.module_description import ModuleDescription, instead_of
 from encoder_conformance.protocol.way_back import WayBackAnswer
 from encoder_conformance.spec.published import unusual
 from encoder_conformance.spec.words import listed
@@ -214,10 +214,11 @@ def _of_idle_parts(described: ModuleDescription) -> Iterator[Finding]:
     """An error where another part does its work in two places: nobody makes a part to have it replaced."""
     for path, beside in described.idle_parts:
         message = f"the part {path} is called nowhere"
-        message += f", and {beside} is read in two places{_line(described, beside)}" if beside else ""
+        at = described.lines.get(instead_of(path)) or described.lines.get(beside, "")
+        message += f", and {beside} is read in two places{said_at(at)}" if beside else ""
         severity: Severity = "error" if beside else "warning"
         about: dict[str, object] = {"name": path}
-        about |= {"beside": beside, **_source(described, beside)} if beside else {}
+        about |= {"beside": beside, **source_of(at)} if beside else {}
         yield Finding(severity=severity, kind="part-never-called", message=message, about=about)
 
 

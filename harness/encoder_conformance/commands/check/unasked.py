@@ -40,6 +40,9 @@ def _other_lengths(lengths: tuple[int, ...]) -> Iterator[NotAsked]:
     if lengths and lengths == tuple(range(1, len(lengths) + 1)):
         said = f"more than {len(lengths)} positions, which it does not take as it was called"
         yield _not_asked("positions-beyond", said, most=len(lengths))
+    elif len(lengths) > 1 and lengths == tuple(range(lengths[0], lengths[-1] + 1)):
+        said = f"fewer than {lengths[0]} positions, which it refuses itself"
+        yield _not_asked("other-positions", said, least=lengths[0])
     elif lengths:
         step = lengths[0]
         whole = len(lengths) > 1 and all(length % step == 0 for length in lengths)

@@ -2,7 +2,7 @@
 
 import inspect
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, get_origin
@@ -54,8 +54,9 @@ def signature_of(forward: Callable[..., Any], name: str, *, skipped: int = 0, ke
     every = [*inspect.signature(forward).parameters.values()][skipped:]
     parameters = [p for p in every if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)]
     hands_on = any(p.kind == p.VAR_KEYWORD for p in every)
-    if not parameters and len(every) == 1 and hands_on and (read := keys_read(forward, every[0].name)):
-        return _of_keys(read)
+    by_keys = hands_on and len(every) == len(parameters) + 1 and all(p.name in _SAID for p in parameters)
+    if by_keys and (read := keys_read(forward, every[-1].name)):
+        return _of_keys(read, [p.name for p in parameters if p.default is p.empty])
     if not parameters and every:  # whatever it is called with
         x = every[0].name if every[0].kind == every[0].VAR_POSITIONAL and len(every) == 1 else _X[0]
         return Signature(x, (), named=every[0].kind == every[0].VAR_KEYWORD, hands_on=hands_on)
@@ -84,10 +85,12 @@ def signature_of(forward: Callable[..., Any], name: str, *, skipped: int = 0, ke
     return Signature(x, masks, fixed, left, places, by_name, names, hands_on=hands_on, second=second)
 
 
-def _of_keys(read: Mapping[str, bool]) -> Signature:
-    """Of a call that takes arguments by whatever name. `read`: each that it reads → whether it does not do without."""
+def _of_keys(read: Mapping[str, bool], said: Iterable[str]) -> Signature:
+    """Of a call that takes arguments by whatever name. `read`: each that it reads → whether it does not do without.
+    `said`: what has to be said beside them, as a mode."""
+    read = {**read, **dict.fromkeys(said, True)}
     needed = [name for name, is_needed in read.items() if is_needed]
-    no_masks = [name for name in (*needed, *read) if not may_be_mask(name)]
+    no_masks = [name for name in (*needed, *read) if not may_be_mask(name) and name not in _SAID]
     x = next((name for name in no_masks if name in _X), next(iter(no_masks), _X[0]))
     others = tuple(name for name in read if name != x)
     masks = tuple(name for name in others if may_be_mask(name))

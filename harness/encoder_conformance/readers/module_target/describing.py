@@ -1,10 +1,16 @@
 """Describes an examination for the harness."""
 
+from collections.abc import Iterable
 from typing import Any
 
 from encoder_conformance.protocol.arguments import LAYOUTS, MaskArgument, XArgument, axes_text
 from encoder_conformance.protocol.findings import Finding, NotRead
-from encoder_conformance.protocol.module_description import ModuleDescription, ModuleSource
+from encoder_conformance.protocol.module_description import (
+    ModuleDescription,
+    ModuleSource,
+    instead_of,
+    read_for,
+)
 from encoder_conformance.readers.module_target.argument_lines import lines_of_arguments
 from encoder_conformance.readers.module_target.calling import is_random
 from encoder_conformance.readers.module_target.examination import Examination
@@ -18,6 +24,7 @@ from encoder_conformance.readers.onnx_file.tracing.unsupported import SENTENCES
 def described(found: Examination) -> ModuleDescription:
     """The description but for the source of an adapter, which crosses the border as a tensor."""
     exported, semantics, sources = found.exported, found.semantics, _sources(found)
+    idle = [*idle_parts(found.module.idle_parts, found.tied, sources, found.module.heard)]
     return ModuleDescription(
         layer=found.layer,
         facts=exported.facts,
@@ -26,7 +33,7 @@ def described(found: Examination) -> ModuleDescription:
         versions=found.versions,
         x=_x(found),
         masks=_masks(found),
-        **_of_arguments(found),
+        **_of_arguments(found, idle),
         causal=semantics.causal,
         always_causal=found.always_causal,
         causal_unless=found.causal_unless,
@@ -40,7 +47,7 @@ def described(found: Examination) -> ModuleDescription:
         unused=_unused(found),
         of_no_step=found.of_no_step,
         aliases=dict(found.module.aliases),
-        **_of_twice(found, sources),
+        **_of_twice(found, idle),
         untrained=found.module.untrained,
         misnamed=_misnamed(found, sources),
         proof=found.proof,
@@ -56,11 +63,11 @@ def described(found: Examination) -> ModuleDescription:
     )
 
 
-def _of_twice(found: Examination, sources: dict[str, ModuleSource]) -> dict[str, Any]:
-    """Which parameters are read in two places, or in none."""
-    module, twice = found.module, found.read_twice
+def _of_twice(found: Examination, idle: Iterable[tuple[str, str, str]]) -> dict[str, Any]:
+    """Which parameters are read in two places, or in none. `idle`: as of arguments."""
+    twice = found.read_twice
     return {
-        "idle_parts": tuple(idle_parts(module.idle_parts, found.tied, sources, module.heard)),
+        "idle_parts": tuple((path, own) for path, own, _ in idle),
         "tied": found.tied,
         "read_twice": tuple((_called(found, own), place, _called(found, other)) for own, place, other in twice),
         "wrong_by_that_alone": found.wrong_by_that_alone,
@@ -112,16 +119,18 @@ def _before_x(module: LiveModule) -> str:
     return "" if module.draws_of_keys and is_random(first) else first
 
 
-def _of_arguments(found: Examination) -> dict[str, Any]:
-    """Which arguments it was not given, or could not be, and which its model makes."""
-    offered = found.offered
+def _of_arguments(found: Examination, idle: Iterable[tuple[str, str, str]]) -> dict[str, Any]:
+    """Which arguments it was not given, or could not be, and which its model makes. `idle`: parts that no call reaches,
+    what is read instead of each, and for which place."""
+    offered, lines = found.offered, found.exported.lines
+    instead = {instead_of(path): lines[read_for(place)] for path, _, place in idle if read_for(place) in lines}
     return {
         "unusable_masks": offered.unusable if offered else (),
         "ungiven_arguments": offered.ungiven if offered else (),
         "given": found.given,
         "given_by": found.given_by,
         "lengths": found.lengths,
-        "lines": {**found.exported.lines, **_lines_as_heard(found), **_lines_of_masks(found)},
+        "lines": {**lines, **instead, **_lines_as_heard(found), **_lines_of_masks(found)},
         "called": found.module.signature.arrangement.said,
         "attention": found.module.attention,
     }

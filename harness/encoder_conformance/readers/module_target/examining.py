@@ -24,7 +24,7 @@ from encoder_conformance.readers.module_target.forms_of_x import MAPS
 from encoder_conformance.readers.module_target.frameworks import ModuleFramework, framework_of
 from encoder_conformance.readers.module_target.heads import head_counts
 from encoder_conformance.readers.module_target.keeping_masks import offered_from_the_first
-from encoder_conformance.readers.module_target.lengths import lengths_taken, lengths_up_to_most
+from encoder_conformance.readers.module_target.lengths import lengths_asked, lengths_taken
 from encoder_conformance.readers.module_target.lengths_of_items import without_lengths
 from encoder_conformance.readers.module_target.live import Feeds, LiveModule
 from encoder_conformance.readers.module_target.local import long_enough
@@ -196,7 +196,7 @@ def _opened(framework: ModuleFramework, given: object, told: ToldOf) -> Examinat
     if not lengths:
         refuse_one_length(read, x, exported)
     if not (lengths or module.length) and exported.layer is not None:
-        lengths = lengths_up_to_most(read, x)
+        lengths, notes = lengths_asked(read, x, semantics, notes)
     found = Examination(framework, module, read, semantics, exported, chance=chance, loose=loose, notes=notes)
     found.as_given, found.kept, found.lengths = as_given, kept, lengths
     found.trains_unless_told = read.trains_unless_told({"x": x})

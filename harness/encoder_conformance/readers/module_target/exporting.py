@@ -185,14 +185,23 @@ def _of_another_scale(inferred: InferredLayer, lines: SourceLines) -> Iterator[t
 def _of_calls(module: LiveModule, shape: tuple[int, ...], map: ElementMap | None) -> dict[str, str]:
     """The lines of a module whose exporter keeps none."""
     try:
-        at = dict(module.lines({"x": np.zeros(shape, np.float32)}))
+        read = module.lines({"x": np.zeros(shape, np.float32)})
     except Exception:  # a module is judged without its lines
         return {}
+    at = {own: lines[-1] for own, lines in read.items()}
     sources = {} if map is None else {name: map.source(name)[0] for name in map.elements}
     for key, parameter in _BESIDE.items():
         own = next((source for name, source in sources.items() if name.endswith(parameter)), "")
-        at = {**at, key: at[own]} if own in at else at
-    return at
+        at |= {key: read[own][0]} if own in read else {}
+    return at | dict(_of_each_place(sources, read))
+
+
+def _of_each_place(sources: Mapping[str, str], read: Mapping[str, tuple[str, ...]]) -> Iterator[tuple[str, str]]:
+    """Of own parameters that several places read, the line of each: places come one after the other, as calls do."""
+    for own in {own for own in sources.values() if len(read.get(own, ())) > 1}:
+        places = [place for place, source in sources.items() if source == own]
+        if len(places) == len(read[own]):
+            yield from ((read_for(place), line) for place, line in zip(places, read[own], strict=True))
 
 
 _ADDED = ("bias", "shift")

@@ -26,7 +26,7 @@ def module_feeds(semantics: InputSemantics, x: BSD, masks: Masks, num_heads: int
     for name, mask in mask_feeds(semantics, masks, B, S, num_heads).items():
         feeds[name] = mask
         if mask.dtype.kind == "f":
-            turned = mask.astype(x.dtype)
+            turned = mask.astype(x.dtype if mask.dtype != np.float16 else mask.dtype)  # which is taken as that alone
             hidden = (shut[name] < 0) & (turned <= shut[name] / 2)
-            feeds[name] = np.where(hidden, ml_dtypes.finfo(x.dtype).min, turned)
+            feeds[name] = np.where(hidden, ml_dtypes.finfo(turned.dtype).min, turned)
     return feeds

@@ -1,9 +1,15 @@
 """Which numbers of positions a module takes, where it does not take any."""
 
+import re
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 
+from encoder_conformance.protocol.findings import Finding, noted, source_of
+from encoder_conformance.readers.module_target.errors import is_installed
 from encoder_conformance.readers.module_target.live import LiveModule
 from encoder_conformance.readers.module_target.probing import drawn
+from encoder_conformance.readers.onnx_file.graph.execution import ExecutionError
+from encoder_conformance.readers.onnx_file.interface.input_semantics import InputSemantics
 from encoder_conformance.readers.onnx_file.interface.locality import LENGTHS as BEYOND_WINDOWS
 from encoder_conformance.readers.onnx_file.interface.probe_runs import BATCH, SEQUENCE
 from encoder_conformance.spec.axes import Array
@@ -20,6 +26,8 @@ _SHAPE = "shape"
 _OF_LENGTH = ("resolution", "size", "len", "seq", "patches", "tokens", "positions", "context", _SHAPE)
 """Words in the names of attributes that say how many positions it takes."""
 _LONGEST_SAID, _MOST_SAID = 1024, 12
+_REFUSING = re.compile(r"\s*(.+):(\d+), in .+?: (raise|assert)\b")
+"""A frame that raises an error of its own, as `errors` tells it."""
 
 
 def lengths_said(parts: Iterable[object]) -> tuple[int, ...]:
@@ -54,7 +62,22 @@ def lengths_taken(module: LiveModule, x: Array) -> tuple[int, ...]:
     return tuple(n for n in tried if module.takes(drawn((BATCH, n, x.shape[-1]))))
 
 
-def lengths_up_to_most(module: LiveModule, x: Array) -> tuple[int, ...]:
+def lengths_asked(
+    module: LiveModule, x: Array, semantics: InputSemantics, notes: tuple[Finding, ...]
+) -> tuple[tuple[int, ...], tuple[Finding, ...]]:
+    """The numbers of positions that a check asks of a layer that takes not all that others are asked, and the `notes`
+    with what is to be said of that; () of what takes all. `x`: one that it takes, of these `semantics`."""
+    if up_to_most := _lengths_up_to_most(module, x):
+        return up_to_most, notes
+    least, line = _least(module, semantics)
+    if least == 1:
+        return (), notes
+    said = f"it refuses {'one position' if least == 2 else f'fewer than {least} positions'} itself ({line})"
+    note = noted("few-positions-refused", f"{said}: it is asked from {least} on", least=least, **source_of(line))
+    return tuple(range(least, BEYOND_WINDOWS[0] + 1)), (*notes, note)
+
+
+def _lengths_up_to_most(module: LiveModule, x: Array) -> tuple[int, ...]:
     """All numbers of positions up to the most that it takes, where those are fewer than a check asks; () where they are
     not. `x`: one that it takes."""
     taken, refused = x.shape[1], BEYOND_WINDOWS[0]
@@ -64,3 +87,23 @@ def lengths_up_to_most(module: LiveModule, x: Array) -> tuple[int, ...]:
         middle = (taken + refused) // 2
         taken, refused = (middle, refused) if module.takes(drawn((BATCH, middle, x.shape[-1]))) else (taken, middle)
     return tuple(range(1, taken + 1))
+
+
+def _least(module: LiveModule, semantics: InputSemantics) -> tuple[int, str]:
+    """The least number of positions that no line of the user's own refuses, and that line: what breaks at few positions
+    without such a word is a mistake. 1, and "", where none does."""
+    least, line = 1, ""
+    while least < semantics.S and (at := _refused_at(module, drawn(semantics.x_shape(semantics.B, least)))):
+        least, line = least + 1, at
+    return least, line
+
+
+def _refused_at(module: LiveModule, x: Array) -> str:
+    """The line of the user's, `model.py:12`, that refuses x [B, S, D], or as it lies; "" where none does."""
+    try:
+        module.run({"x": x})
+    except ExecutionError as error:
+        found = _REFUSING.match(str(error).splitlines()[-1])
+        own = found is not None and not is_installed(Path(found[1]).parent)
+        return f"{Path(found[1]).name}:{found[2]}" if found is not None and own else ""
+    return ""

@@ -231,8 +231,8 @@ class LiveModule(ABC):
     def export(self, x_shape: tuple[int, ...]) -> onnx.ModelProto:
         """Exports a graph of x alone, with parameters as constants."""
 
-    def lines(self, feeds: Feeds) -> Mapping[str, str]:
-        """Own parameter → the line of the user's source that reads it, of a framework whose exporter keeps none."""
+    def lines(self, feeds: Feeds) -> Mapping[str, tuple[str, ...]]:
+        """Own parameter → the lines of the user's source that read it, of a framework whose exporter keeps none."""
         return {}
 
     def sought_lines(self, model: onnx.ModelProto, x_shape: tuple[int, ...]) -> SoughtLines | None:

@@ -29,6 +29,8 @@ _TURNED = "BS1"
 _RARE = ("1HSS", "HSS", "11SS", "1SS", _TURNED, "BH1S", "SB", "SSB")
 """Those that are tried where a module takes none of the usual ones."""
 _DTYPES = ("bool", "float32", "int64")
+_OTHER_DTYPES = ("int32", "uint8", "float16")
+"""Those that are tried where a module refuses the usual ones in every form."""
 _COMPARED = (
     *(("bool", axes) for axes in ("BS", "SS", "B11S", "B1SS")),
     *(("float32", axes) for axes in ("BS", "B11S")),
@@ -237,12 +239,14 @@ def _tried(
     tried = _Tried()
     known = runner.signature.arrangement
     of_rows = name in (*known.mapped, *known.past_first)
-    for several in (("BS",),) if of_rows else (_USUAL, _RARE):
+    usual = (("BS",) if of_rows else _USUAL, dtypes)
+    rare = () if of_rows else ((_RARE, dtypes), (_USUAL, _OTHER_DTYPES if dtypes == _DTYPES else ()))
+    for several, formats in (usual, *rare):
         for axes in several[::-1] if "padding" in name else several:
             if num_heads == 1 and {*axes} & {*"HX"}:  # one head, or as many as are not known: there is a form without
                 continue
             shape = shape_at(axes, found, num_heads)
-            for dtype in dtypes:
+            for dtype in formats:
                 done = {mask.shape for mask in tried.hiding}
                 if shape not in done and len(done) < most:
                     _try(runner, found, Port(name=name, dtype=dtype, shape=shape), axes, num_heads, tried)

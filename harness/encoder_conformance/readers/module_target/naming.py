@@ -151,16 +151,18 @@ def _exchanged_numbers(sources: Mapping[str, str]) -> list[tuple[str, str, str]]
 
 def idle_parts(
     idle: Iterable[str], tied: Iterable[tuple[str, str]], sources: Mapping[str, ModuleSource], heard: Mapping[str, str]
-) -> Iterator[tuple[str, str]]:
-    """Each part that no call reaches, and the own parameter of one of its name, but for numbers, of which two places of
-    the layer are made, or of one beside it, where its name is that of such a place; "" where there is none. `heard`:
-    what their owner calls own parameters."""
+) -> Iterator[tuple[str, str, str]]:
+    """Each part that no call reaches; the own parameter of one of its name, but for numbers, of which two places of the
+    layer are made, or of one beside it, where its name is that of such a place; and the place that is the idle one's:
+    that which sounds like it, or else the second. "" twice where there is none. `heard`: what their owner calls own
+    parameters."""
     twice: dict[str, list[str]] = {}
     for places in tied:
         twice.setdefault(sources[places[0]].own, []).extend(places)
     for path in idle:
         parts = ((heard.get(own, own).rpartition(".")[0], own) for own in twice)
-        yield path, next((own for part, own in parts if _could_be(path, part, twice[own])), "")
+        own = next((own for part, own in parts if _could_be(path, part, twice[own])), "")
+        yield path, own, max(reversed(twice.get(own, [""])), key=lambda place: place and score(path, place))
 
 
 def _could_be(idle: str, part: str, places: Iterable[str]) -> bool:

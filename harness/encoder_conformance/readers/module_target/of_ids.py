@@ -70,6 +70,7 @@ def _gives(module: LiveModule, x: Array) -> bool:
 
 def of_ids(x_name: str) -> BadTarget:
     """Of a model whose parts are no layers: where one is, that is judged, and this is not said."""
-    problem = f"it takes ids as {x_name}, integers [batch, sequence], and no x [batch, sequence, d_model]"
+    axes = "[batch, sequence] or [sequence, batch]"  # nothing tells which
+    problem = f"it takes ids as {x_name}, integers {axes}, and no x [batch, sequence, d_model]"
     hint = "no part of it is a layer by itself: put the steps of one in a module of their own, and name that"
     return BadTarget(problem, hint, "takes-no-x")

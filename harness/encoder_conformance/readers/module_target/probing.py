@@ -139,7 +139,8 @@ def to_be_said(signature: Signature, first: str = "", *needed: str) -> str:
     `needed`: those that it is about."""
     missing = needed or not_given(signature) or list(signature.arrangement.beside)
     hook = "say what it is given by def conform_inputs(batch, sequence) in its file, which gives a dict"
-    said = f"{hook}; conform check also has --with {missing[0]}=VALUE and --inputs FILE" if missing else ""
+    ways = (f"--with {name}=VALUE (no array) and --inputs FILE (arrays)" for name in missing[:1])
+    said = "".join(f"{hook}; conform check also has {each}" for each in ways)
     return "; or ".join(each for each in (first, said) if each)
 
 

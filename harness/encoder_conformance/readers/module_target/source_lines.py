@@ -2,7 +2,7 @@
 
 import os
 import re
-from collections.abc import Container, Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator, Mapping
 from contextlib import suppress
 from itertools import chain
 from pathlib import Path
@@ -46,6 +46,8 @@ _OF_A_NORM, _OF_A_MAP = re.compile(r"\w*[nN]orm\w*|\w*NORM\w*"), re.compile(r"\w
 
 _HIDING = {"Where", "Add"}
 """Operators that hide keys from queries, before a softmax."""
+_OF_A_SOFTMAX = "Exp", "Sub"
+"""Of a softmax in parts what stands before its division, the last first."""
 _MAPS = {"MatMul", "Gemm"}
 _GIVES_A_NAME, _TAKES_ITS_NAME = re.compile(r"\b\w+ = "), re.compile(r"\b(\w+) = .*\(\s*\1\s*[),]")
 """A line that gives something a name; and one that gives it the name of what it is made of, x = norm(x)."""
@@ -105,11 +107,12 @@ class SourceLines:
         return ": ".join(filter(None, self._own(sums[0], _OF_A_NORM))) or self._found(sums[0])
 
     def _before(self, node: onnx.NodeProto, kinds: Container[str]) -> onnx.NodeProto:
-        """The node of such a kind that makes what a node reads, however it lies; itself where there is none."""
+        """The node of such a kind that makes what a node reads, however it lies, or what a softmax reads that is in
+        parts, of which the node is the last; itself where there is none."""
         makers = {name: each for each in self._model.graph.node for name in each.output}
-        made = makers.get(node.input[0]) if node.input else None
-        while made is not None and made.op_type in MOVES | IDENTITIES:
-            made = makers.get(made.input[0])
+        made = _made_of(node, makers)
+        for part in _OF_A_SOFTMAX if node.op_type == "Div" else ():
+            made = _made_of(made, makers) if made is not None and made.op_type == part else None
         return made if made is not None and made.op_type in kinds else node
 
     def _of_missing_norm(self, node: onnx.NodeProto) -> str:
@@ -254,6 +257,14 @@ class SourceLines:
         own = _of_the_layer(own, node, around)
         layers = [each for each in frames if _LAYERS in each[0][1] and not each[0][1].endswith(_CALLS)]
         return lines, own or layers  # a framework's own module
+
+
+def _made_of(node: onnx.NodeProto, makers: Mapping[str, onnx.NodeProto]) -> onnx.NodeProto | None:
+    """The node that computes what a node reads first, however it lies; None for an input. `makers`: of each value."""
+    made = makers.get(node.input[0]) if node.input else None
+    while made is not None and made.op_type in MOVES | IDENTITIES:
+        made = makers.get(made.input[0])
+    return made
 
 
 def _shared(frames: list[_At], others: list[_At]) -> list[_At]:

@@ -155,8 +155,12 @@ def _in_order(value: Array) -> P:
 
 
 def _same(one: P, other: P) -> bool:
-    """Whether these numbers, in order, are equal up to roundoff, and are more than one number again and again."""
+    """Whether these numbers, in order, are equal up to roundoff, and are more than one number again and again. Where
+    scores are hidden some are infinite, in both."""
     if one.size != other.size or one.size < _FEWEST:
         return False
-    size = np.abs(one).max()
-    return bool(np.isfinite(size) and one[0] < one[-1] and np.abs(one - other).max() <= _SAME * size)
+    known = np.isfinite(one)
+    if known.sum() < _FEWEST or not np.array_equal(one[~known], other[~known]) or not np.isfinite(other[known]).all():
+        return False
+    one, other = one[known], other[known]
+    return bool(one[0] < one[-1] and np.abs(one - other).max() <= _SAME * np.abs(one).max())

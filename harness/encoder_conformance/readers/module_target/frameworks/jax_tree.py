@@ -289,19 +289,18 @@ class JaxModule(HeldModule):
         tree = self.tree()
         return LinesByValue(lambda x: self.program.output(tree, {"x": x}), model, x_shape)
 
-    def lines(self, feeds: Feeds) -> Mapping[str, str]:
-        """Of the first step that reads each, as JAX traced it."""
+    def lines(self, feeds: Feeds) -> Mapping[str, tuple[str, ...]]:
+        """Of the steps that read each, as JAX traced it."""
         tree = self.tree()
         leaves, structure = jax.tree.flatten(tree)
         fed = arrays(feeds)
         program = jax.make_jaxpr(lambda given: self.program.output(jax.tree.unflatten(structure, given), fed))(leaves)
-        readers = {id(read): step for step in reversed(program.jaxpr.eqns) for read in step.invars}
-        found = {}
-        for name, variable in zip(self.names, program.jaxpr.invars, strict=True):
-            step = readers.get(id(variable))
-            if step is not None and (line := line_in(frames_of(step), LIBRARIES)):
-                found[name] = line
-        return found
+        readers = dict[int, list[str]]()
+        for step in program.jaxpr.eqns:
+            for read in step.invars:
+                readers.setdefault(id(read), []).append(line_in(frames_of(step), LIBRARIES))
+        found = zip(self.names, (readers.get(id(each), []) for each in program.jaxpr.invars), strict=True)
+        return {name: told for name, lines in found if (told := tuple(filter(None, lines)))}
 
     def objects(self) -> Iterator[object]:
         return iter(self.of.parts)

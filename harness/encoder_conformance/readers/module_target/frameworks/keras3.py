@@ -166,19 +166,19 @@ class KerasModule(HeldModule):
         training = self.in_training(feeds)
         return drops_uncalled(FRAMEWORK.tree, self.layer, lambda: training.call(feeds))
 
-    def _called_at(self, feeds: Feeds) -> dict[str, str]:
-        """The path of a part → the line that calls it first."""
-        called: dict[str, str] = {}
+    def _called_at(self, feeds: Feeds) -> dict[str, tuple[str, ...]]:
+        """The path of a part → the lines that call it, in order."""
+        called: dict[str, tuple[str, ...]] = {}
 
         def keep(path: str, side: str, value: Any) -> None:
             if side == "input" and (line := line_of_caller()):
-                called.setdefault(path, line)
+                called[path] = *called.get(path, ()), line
 
         calls(FRAMEWORK.tree, self.layer, keep, lambda: self.call(feeds))
         return called
 
-    def lines(self, feeds: Feeds) -> Mapping[str, str]:
-        """Of a weight the line that calls its layer, the innermost that has it."""
+    def lines(self, feeds: Feeds) -> Mapping[str, tuple[str, ...]]:
+        """Of a weight the lines that call its layer, the innermost that has it."""
         called = self._called_at(feeds)
         places = {id(weight): name for name, weight in zip(self.names, self._weights, strict=True)}
         parts = sorted(walk(FRAMEWORK.tree, self.layer), key=lambda each: each[0].count("."))

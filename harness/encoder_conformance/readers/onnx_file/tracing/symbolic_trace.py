@@ -61,6 +61,7 @@ from encoder_conformance.readers.onnx_file.tracing.recognition import (
 )
 from encoder_conformance.readers.onnx_file.tracing.rows import axes_of, row_axis
 from encoder_conformance.readers.onnx_file.tracing.value_table import ValueTable, data_inputs
+from encoder_conformance.readers.onnx_file.tracing.weighted_means import feature_of_difference
 from encoder_conformance.spec.axes import Array
 
 _NOT_TURNED_BACK = "heads are put together without a transpose: a row of their product is of several positions"
@@ -283,7 +284,7 @@ class SymbolicTrace(ValueTable):
     def _sum(self, node: onnx.NodeProto) -> View:
         names = [name for name in node.input if name]
         if node.op_type == "Sub":
-            raise UnsupportedPattern(f"at {node.output[0]!r}", "subtracted")
+            raise UnsupportedPattern(f"at {node.output[0]!r}", feature_of_difference(self.graph, node, self.dependent))
         if node.op_type not in ("Add", "Sum", "Mul") or len(names) != 2:
             raise UnsupportedPattern(f"{node.op_type} of two different things that depend on x")
         if node.op_type == "Mul" and any(_is_attention(self.values[name]) for name in names):

@@ -125,8 +125,8 @@ SENTENCES: dict[Feature, tuple[str, str]] = {
         _SOURCE,
     ),
     "gated_skip": (
-        "a gate that is computed of two maps' sum stands in the place of a residual sum, as in a gated Transformer "
-        "(GTrXL); in the specification what skips a sub-layer is added as it is (E-3, E-4)",
+        "a gate that is computed of x stands in the place of a residual sum, as in a gated Transformer (GTrXL); in the "
+        "specification what skips a sub-layer is added as it is (E-3, E-4)",
         _SOURCE,
     ),
     "no_norm": (
@@ -165,8 +165,8 @@ SENTENCES: dict[Feature, tuple[str, str]] = {
         _SOURCE,
     ),
     "skip_scaled": (
-        "a residual sum multiplies what skips the sub-layer, as DeepNorm's alpha does; in the specification that stays "
-        "as it is, and what the sub-layer gives may be multiplied (E-29)",
+        "a residual sum multiplies what skips the sub-layer, as DeepNorm's alpha or a weighted mean does; in the "
+        "specification that stays as it is, and what the sub-layer gives may be multiplied (E-29)",
         f"divide the weights that lead to the sum by the number, and the norm's epsilon by its square, or {_SOURCE}",
     ),
     "activation": (
