@@ -80,11 +80,11 @@ def _same_distances(one: PositionBias, two: PositionBias, heads: int) -> bool:
         return False
     if one.slopes is not None and two.slopes is not None:
         return np.array_equal(exponents_of(one.slopes, heads), exponents_of(two.slopes, heads))
-    if one.buckets is None or one.max_distance is None or two.max_distance is None or one.distances == "clipped":
-        return one.max_distance == two.max_distance
-    apart = np.arange(max(one.max_distance, two.max_distance) + 1)[None]
-    first, other = (both_ways(apart, one.buckets, each.max_distance) for each in (one, two))
-    return np.array_equal(first, other)
+    first, other = one.max_distance, two.max_distance
+    if one.buckets is None or first is None or other is None or one.distances == "clipped":
+        return first == other
+    apart = np.arange(max(first, other) + 1)[None]
+    return np.array_equal(both_ways(apart, one.buckets, first), both_ways(apart, one.buckets, other))
 
 
 def _flat(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
