@@ -60,13 +60,13 @@ def norm_places(layer: Description, sublayer: int, number: int = 0) -> list[str]
     return [place for place in places[layer["norm"]["placement"]] if not (lacks_first and place == "norm_before")]
 
 
-def slope_exponents(slopes: str, num_heads: int) -> tuple[float, ...]:
+def slope_exponents(slopes: str | None, num_heads: int) -> tuple[float, ...]:
     """The power of 2 by which each head's scores fall with distance (E-43), −8 (h + 1) / H for h from 0. Where slopes
     are interpolated: that of the largest power of two of heads below H, and then every second one of twice as many."""
-    if slopes == "geometric":
+    if slopes is None:
         return tuple(-8.0 * (head + 1) / num_heads for head in range(num_heads))
     most = 1 << num_heads.bit_length() - 1
-    own, between = (slope_exponents("geometric", heads) for heads in (most, 2 * most))
+    own, between = (slope_exponents(None, heads) for heads in (most, 2 * most))
     return (*own, *between[::2][: num_heads - most])
 
 

@@ -72,7 +72,7 @@ def options_of(layer: Description, number: int) -> dict[str, Any]:
         options |= {"norm": Norm(NORMS[norm["kind"]], layer["norm"]["epsilon"]), "over_all": norm["over"] == "all"}
     bias = chosen.get("position_bias")
     if bias and bias.get("distances") == "linear":
-        options["position_bias"] = LinearBias(slope_exponents(bias["slopes"], chosen["num_heads"]))
+        options["position_bias"] = LinearBias(slope_exponents(bias.get("slopes"), chosen["num_heads"]))
     elif bias:
         by_bucket = ClippedBias if bias.get("distances") == "clipped" else PositionBias
         options["position_bias"] = by_bucket(bias["buckets"], bias["max_distance"])

@@ -129,7 +129,7 @@ def position_bias_of(chosen: Description, dtype: str) -> PositionBias | LinearBi
     if not (bias := chosen.get("position_bias")):
         return None
     if bias.get("distances") == "linear":
-        return LinearBias(bias["slopes"], chosen["num_heads"], name="position_bias", dtype=dtype)
+        return LinearBias(bias.get("slopes"), chosen["num_heads"], name="position_bias", dtype=dtype)
     by_bucket = ClippedBias if bias.get("distances") == "clipped" else PositionBias
     sizes = bias["buckets"], bias["max_distance"], chosen["num_heads"]
     return by_bucket(*sizes, name="position_bias", dtype=dtype)

@@ -67,7 +67,7 @@ class ClippedBias(PositionBias):
 class LinearBias(layers.Layer):
     """What scores lose by distance: a slope times it, a power of two for each head (ALiBi)."""
 
-    def __init__(self, slopes: str, num_heads: int, **kwargs: Any) -> None:
+    def __init__(self, slopes: str | None, num_heads: int, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.exponents = slope_exponents(slopes, num_heads)
 

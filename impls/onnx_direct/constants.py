@@ -43,7 +43,7 @@ def constants_of(layer: Mapping[str, Any], dtype: np.dtype) -> dict[str, Array]:
         "cap": attention.get("softcap") or 1.0,
     }
     if (bias := attention.get("position_bias")) and bias.get("distances") == "linear":
-        numbers["slopes"] = [[[2.0**each]] for each in slope_exponents(bias["slopes"], attention["num_heads"])]
+        numbers["slopes"] = [[[2.0**each]] for each in slope_exponents(bias.get("slopes"), attention["num_heads"])]
     integers = {**_shapes(described), **_of_positions(layer), **_of_shared_heads(attention, d)}
     return {
         **{name: np.array(value, dtype) for name, value in numbers.items()},

@@ -113,7 +113,7 @@ def position_bias_of(chosen: Description) -> PositionBias | LinearBias | None:
     if (bias := chosen.get("position_bias")) is None:
         return None
     if bias.get("distances") == "linear":
-        return LinearBias(bias["slopes"], chosen["num_heads"])
+        return LinearBias(bias.get("slopes"), chosen["num_heads"])
     by_bucket = ClippedBias if bias.get("distances") == "clipped" else PositionBias
     return by_bucket(bias["buckets"], bias["max_distance"], chosen["num_heads"])
 

@@ -65,7 +65,7 @@ class ClippedBias(PositionBias):
 class LinearBias:
     """What scores lose by distance: a slope times it, a power of two for each head (ALiBi)."""
 
-    def __init__(self, slopes: str, num_heads: int) -> None:
+    def __init__(self, slopes: str | None, num_heads: int) -> None:
         self.exponents = slope_exponents(slopes, num_heads)
 
     def __call__(self, queries: Tensor, keys: Tensor) -> Tensor:

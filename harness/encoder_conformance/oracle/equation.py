@@ -24,7 +24,7 @@ from encoder_conformance.spec.axes import BHST, KM, Array, BHSd, Elementwise, Ma
 from encoder_conformance.spec.case import within
 from encoder_conformance.spec.dtypes import FORMATS as DTYPES
 from encoder_conformance.spec.equation import SIZES, Equation, dotted
-from encoder_conformance.spec.layer import Layer, Slopes
+from encoder_conformance.spec.layer import Layer
 
 
 @dataclass(frozen=True)
@@ -304,7 +304,7 @@ def bucketed(
     return of
 
 
-def _by_slopes(a: Arithmetic, operands: Operands, slopes: Slopes) -> BHST:
+def _by_slopes(a: Arithmetic, operands: Operands, slopes: str) -> BHST:
     """[1, H, S, S], less the further key and query are apart."""
     S, H = operands.values["x"].shape[1], operands.layer.attention.num_heads
     return linear(a, np.zeros((1, H, S, S)), np.zeros((1, H)), slopes=slopes, head_dim=operands.layer.head_dim)[0]

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from encoder_conformance.oracle.forms.position_bias import both_ways, exponents_of
+from encoder_conformance.oracle.forms.position_bias import GEOMETRIC, both_ways, exponents_of
 from encoder_conformance.spec.layer import Layer, PositionBias, Rope
 from encoder_conformance.spec.plain import whole
 from encoder_conformance.spec.plan import OWN_BIAS
@@ -78,8 +78,8 @@ def _same_distances(one: PositionBias, two: PositionBias, heads: int) -> bool:
     head the same slope, as where their number is a power of two (E-43)."""
     if one.buckets != two.buckets or one.distances != two.distances:
         return False
-    if one.slopes is not None and two.slopes is not None:
-        return np.array_equal(exponents_of(one.slopes, heads), exponents_of(two.slopes, heads))
+    if one.distances == "linear":
+        return np.array_equal(*(exponents_of(each.slopes or GEOMETRIC, heads) for each in (one, two)))
     first, other = one.max_distance, two.max_distance
     if one.buckets is None or first is None or other is None or one.distances == "clipped":
         return first == other

@@ -146,13 +146,16 @@ CONTRADICTIONS = (
         "buckets end at a distance, and linear distances nowhere (E-23, E-43)",
     ),
     Contradiction(
-        "attention.position_bias.slopes",
+        "attention.position_bias.buckets",
         "attention.position_bias",
-        lambda slopes, bias: (
-            bias is not None
-            and ((slopes is None) == (bias.distances == "linear") or None not in (slopes, bias.buckets))
-        ),
-        "linear distances have slopes and no buckets, and others have none (E-43)",
+        lambda buckets, bias: buckets is not None and bias.distances == "linear",
+        "linear distances have no buckets (E-43)",
+    ),
+    Contradiction(
+        "attention.position_bias.slopes",
+        "attention.position_bias.distances",
+        lambda slopes, distances: slopes is not None and distances != "linear",
+        "slopes are of linear distances (E-43)",
     ),
     Contradiction(
         "attention.window.left",

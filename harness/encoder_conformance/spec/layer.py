@@ -23,7 +23,7 @@ Projections = Literal["full", "shared_by_heads"]
 FullyMaskedRow = Literal["unspecified", "zero", "uniform", "nan"]
 Activation = Literal["relu", "gelu", "gelu_tanh", "silu", "quick_gelu"]
 Distances = Literal["logarithmic", "clipped", "linear"]
-Slopes = Literal["geometric", "interpolated"]
+Slopes = Literal["interpolated"]
 PaddingContent = Literal["finite", "any"]
 SubLayerName = Literal["attention", "feed_forward"]
 Addition = Literal[
@@ -92,7 +92,7 @@ class PositionBias(Strict):
     buckets: Annotated[int, Field(ge=3)] | None = plain(None, "the rows of the table; null: no table (clause E-43)")
     max_distance: PositiveInt | None = plain(None, "the distance from which on all share the last bucket")
     distances: Distances = plain("logarithmic", "far ones share a bucket, or none up to max_distance (E-42); or linear")
-    slopes: Slopes | None = plain(None, "of linear distances: one geometric sequence over the heads, or two (E-43)")
+    slopes: Slopes | None = plain(None, "of linear distances, two sequences over the heads; null: one (clause E-43)")
 
 
 class Window(Strict):

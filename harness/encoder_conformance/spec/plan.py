@@ -268,7 +268,12 @@ def _scores(layer: "Layer", own: dict[str, str], number: int) -> Iterator[Step]:
         owner, table = "attention.position_bias", {"table": "R H"}
         right = "clipped" if bias.distances == "clipped" else "standard"
         if bias.distances == "linear":
-            right, buckets, owner, table = "linear", {"slopes": bias.slopes, "head_dim": head_dim(layer)}, "", {}
+            right, buckets, owner, table = (
+                "linear",
+                {"slopes": bias.slopes or "geometric", "head_dim": head_dim(layer)},
+                "",
+                {},
+            )
         if number and layer.stack.shared_position_bias:  # layer 0 holds the table (E-34)
             buckets, table = buckets | {"of_layer_0": True}, {}
         yield Step("position_biased", "position_bias", (scores,), "B H S T", owner, table, right, buckets)

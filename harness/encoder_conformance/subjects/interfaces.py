@@ -17,7 +17,7 @@ from encoder_conformance.protocol.module_description import ModuleDescription
 Sides = tuple[str, str]
 """The names of both in a sentence."""
 _BY_PLACE = "a call by place means another thing in each; both were called by name, and so the numbers do not show it"
-_OF_DATA = re.compile(r"(is_?)?valid(_?mask)?|keep(_?mask)?|(non|not)_?pad(ded|ding)?(_?mask)?")
+_OF_DATA = re.compile(r"(is_?)?valid(_?mask)?|keep(_?mask)?|(non|not)_?(pad|padded|padding)(_?mask)?")
 """Names that say that a position is one of data."""
 _OPPOSITE = frozenset[MaskMeaning](("attend", "ignore"))
 

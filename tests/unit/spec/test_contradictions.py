@@ -144,11 +144,17 @@ EXAMPLES: dict[tuple[str, str], tuple[str, dict[str, Any], str]] = {
         "attention.position_bias.max_distance = null contradicts attention.position_bias = {buckets: 8}: "
         "buckets end at a distance, and linear distances nowhere (E-23, E-43)",
     ),
-    ("attention.position_bias.slopes", "attention.position_bias"): (
+    ("attention.position_bias.buckets", "attention.position_bias"): (
         "pre-gelu",
-        {"attention": {"position_bias": {"distances": "linear"}}},
-        "attention.position_bias.slopes = null contradicts attention.position_bias = {distances: linear}: "
-        "linear distances have slopes and no buckets, and others have none (E-43)",
+        {"attention": {"position_bias": {"buckets": 8, "distances": "linear"}}},
+        "attention.position_bias.buckets = 8 contradicts attention.position_bias = {buckets: 8, distances: linear}: "
+        "linear distances have no buckets (E-43)",
+    ),
+    ("attention.position_bias.slopes", "attention.position_bias.distances"): (
+        "pre-gelu",
+        {"attention": {"position_bias": {"buckets": 8, "max_distance": 24, "slopes": "interpolated"}}},
+        "attention.position_bias.slopes = interpolated contradicts attention.position_bias.distances = logarithmic: "
+        "slopes are of linear distances (E-43)",
     ),
     ("attention.window.left", "attention.window.right"): (
         "pre-gelu",

@@ -12,7 +12,7 @@ from encoder_conformance.oracle.forms.forward_only import forms_of, forward_only
 from encoder_conformance.oracle.forms.needs import MANY_HEADS, Inapplicable, not_its_distance, of_layer
 from encoder_conformance.oracle.tape import ByOperands, Pullback, Step
 from encoder_conformance.spec.axes import BHST, RH, ST, Array, Elementwise
-from encoder_conformance.spec.layer import Distances, Slopes
+from encoder_conformance.spec.layer import Distances
 
 Buckets = Callable[[ST, int, int], ST]
 """(key − query, the number of buckets, the largest distance) → the bucket of each."""
@@ -117,23 +117,25 @@ def by_bucket(of: Buckets) -> Step:
     return biased
 
 
+GEOMETRIC, INTERPOLATED = SLOPES = "geometric", "interpolated"
+"""How slopes follow from the number of heads: as a layer that names none has them, and as one that does."""
 LN_2 = np.log(np.longdouble(2))
 
 
-def exponents_of(slopes: Slopes, heads: int) -> Array:
+def exponents_of(slopes: str, heads: int) -> Array:
     """[H], the power of 2 that each head's slope is, in long double (Press, Smith and Lewis, 2022, arXiv 2108.12409).
 
     "geometric": −8(h + 1) / H. "interpolated", as the authors' code has it where H is no power of two: that of n heads,
     the largest power of two below H, and then every second one of 2n heads.
     """
-    if slopes == "geometric":
+    if slopes == GEOMETRIC:
         return np.asarray(-8 * np.arange(1, heads + 1, dtype=np.longdouble) / heads)
     most = 1 << heads.bit_length() - 1
-    between = exponents_of("geometric", 2 * most)[::2][: heads - most]
-    return np.concatenate([exponents_of("geometric", most), between])
+    between = exponents_of(GEOMETRIC, 2 * most)[::2][: heads - most]
+    return np.concatenate([exponents_of(GEOMETRIC, most), between])
 
 
-def slopes_of(a: Arithmetic, slopes: Slopes, heads: int) -> Array:
+def slopes_of(a: Arithmetic, slopes: str, heads: int) -> Array:
     """[H], what each head's scores lose by a step of distance."""
     return a.exp(a.exact(exponents_of(slopes, heads) * LN_2))
 
@@ -148,7 +150,7 @@ def _lines(
     """−slope · distance added to each score. `change`: (arithmetic, the right slopes [H], features of a head) → those
     that are taken, [H] or [1]. `distance`: of key − query."""
 
-    def biased(a: Arithmetic, scores: BHST, table: RH, *, slopes: Slopes, head_dim: float) -> BHST:
+    def biased(a: Arithmetic, scores: BHST, table: RH, *, slopes: str, head_dim: float) -> BHST:
         H, S, T = scores.shape[1:]
         apart = np.arange(T)[None] - np.arange(S)[:, None]
         taken = change(a, slopes_of(a, slopes, H), float(head_dim))

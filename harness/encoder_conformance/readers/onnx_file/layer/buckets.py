@@ -4,13 +4,15 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import product
-from typing import get_args
 
 import numpy as np
 
 from encoder_conformance.oracle.arithmetic import Arithmetic
 from encoder_conformance.oracle.forms.position_bias import (
+    GEOMETRIC,
+    INTERPOLATED,
     POSITION_BIAS,
+    SLOPES,
     WRONG_BUCKETS,
     WRONG_DISTANCES,
     both_ways,
@@ -144,11 +146,13 @@ def _by_distance(added: Array, S: int, name: str) -> tuple[Array, RH]:
 def _linear(name: str, distances: Array, rows: RH) -> BucketBias | None:
     """The slopes by which `rows` [n, H] fall with distances [n] (E-43), or rise, or do so to one side; None where they
     are no usual ones. `name`: the tensor that is added."""
-    for form, slopes in product(("linear", *WRONG_DISTANCES["linear"]), get_args(Slopes)):
+    for form, slopes in product(("linear", *WRONG_DISTANCES["linear"]), SLOPES):
         due = _numbers(form, slopes, distances, rows.shape[1])
         if due.any() and np.abs(due - rows).max() <= CLOSE * np.abs(due).max():
             said = f"{name!r} is a power of two times the distance, {slopes} over the heads"
-            return BucketBias(None, None, None, True, said, "linear", slopes)
+            return BucketBias(
+                None, None, None, True, said, "linear", "interpolated" if slopes == INTERPOLATED else None
+            )
     return None
 
 
@@ -161,11 +165,11 @@ def _own_slopes(distances: Array, rows: RH) -> str:
     if own.min() <= 0 or (np.diff(own) > 0).any():  # as of a parameter, which was drawn
         return "a slope of each head that is none of ALiBi's"
     few = ", ".join(f"{slope:.4g}" for slope in own[:_FEW]) + (", …" if rows.shape[1] > _FEW else "")
-    due = ", ".join(f"{slope:.4g}" for slope in slopes_of(Arithmetic(), "geometric", rows.shape[1])[:_FEW])
+    due = ", ".join(f"{slope:.4g}" for slope in slopes_of(Arithmetic(), GEOMETRIC, rows.shape[1])[:_FEW])
     return f"slopes {few} of its heads; ALiBi's are {due}{', …' if rows.shape[1] > _FEW else ''}"
 
 
-def _numbers(form: str, slopes: Slopes, distances: Array, H: int) -> RH:
+def _numbers(form: str, slopes: str, distances: Array, H: int) -> RH:
     """[n, H], what this form of linear distances adds at each of `distances` [n]."""
     nothing = np.zeros((1, H, *[int(np.abs(distances).max()) + 1] * 2))
     added, _ = POSITION_BIAS.variants[form](Arithmetic(), nothing, np.zeros(1), slopes=slopes, head_dim=1)
