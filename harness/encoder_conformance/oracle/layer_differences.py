@@ -79,7 +79,8 @@ def _same_distances(one: PositionBias, two: PositionBias, heads: int) -> bool:
     if one.buckets != two.buckets or one.distances != two.distances:
         return False
     if one.distances == "linear":
-        return np.array_equal(*(exponents_of(each.slopes or GEOMETRIC, heads) for each in (one, two)))
+        mine, due = (exponents_of(each.slopes or GEOMETRIC, heads) for each in (one, two))
+        return np.array_equal(mine, due)
     first, other = one.max_distance, two.max_distance
     if one.buckets is None or first is None or other is None or one.distances == "clipped":
         return first == other
