@@ -14,7 +14,7 @@ from encoder_conformance.platform.paths import IMPLS, shown
 from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.deviation import Deviation
 from encoder_conformance.spec.dtypes import DtypeName
-from encoder_conformance.spec.layer import Addition
+from encoder_conformance.spec.additions import Addition
 from encoder_conformance.spec.load import published_layers, read_deviations
 from encoder_conformance.spec.parameters import PARAMETER_NAMES
 from encoder_conformance.spec.reason import Reason

@@ -17,10 +17,11 @@ import numpy as np
 from encoder_conformance.oracle.arithmetic import Arithmetic
 from encoder_conformance.oracle.forms import FORMS
 from encoder_conformance.oracle.forms.forward_only import narrowed
+from encoder_conformance.oracle.forms.heads import append
 from encoder_conformance.oracle.forms.linear import shared_by_heads
 from encoder_conformance.oracle.forms.position_bias import linear
 from encoder_conformance.oracle.tape import Pullback
-from encoder_conformance.spec.axes import BHST, KM, Array, BHSd, Elementwise, Mapped, Reduced, Rows
+from encoder_conformance.spec.axes import BHST, KM, Array, BHSd, BHTd, Elementwise, Mapped, Reduced, Rows
 from encoder_conformance.spec.case import within
 from encoder_conformance.spec.dtypes import FORMATS as DTYPES
 from encoder_conformance.spec.equation import SIZES, Equation, dotted
@@ -322,9 +323,14 @@ def _of_arithmetic(name: str) -> Callable[..., Elementwise]:
     return lambda a, operands, x: getattr(a, name)(x)
 
 
+def _appended(a: Arithmetic, operands: Operands, x: BHTd, *vector: Array) -> BHTd:
+    return append(a, x, *vector or (np.zeros(x.shape[-1]),))[0]
+
+
 _FUNCTIONS: dict[str, Callable[..., Any]] = {
     **{name: _of_arithmetic(name) for name in ("cos", "erf", "exp", "log", "sin", "sqrt", "tanh")},
     "abs": lambda a, o, x: np.abs(x),
+    "append": _appended,
     "by_bucket": lambda *given: bucketed(*given)[0],
     "by_clipped": lambda a, o, table, most: bucketed(a, o, table, most, "clipped")[0],
     "by_slopes": _by_slopes,

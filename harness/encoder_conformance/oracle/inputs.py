@@ -7,9 +7,10 @@ import numpy as np
 
 from encoder_conformance.oracle.forms.softmax import Largest
 from encoder_conformance.spec.axes import BS, BSA, Array, P
-from encoder_conformance.spec.case import Case
+from encoder_conformance.spec.case import Case, with_appended
 from encoder_conformance.spec.equation import Equation
 from encoder_conformance.spec.plan import Step
+from encoder_conformance.spec.stages import appended_keys
 
 
 @dataclass(frozen=True)
@@ -38,6 +39,8 @@ class LayerInputs:
     """[B, S], the types of tokens; None where all are of type 0."""
     valid: BS | None = None
     """[B, S], true at what is no padding; None without padding."""
+    appended: int = 0
+    """How many keys there are beside those of positions (E-44)."""
     largest: Largest = "detached"
 
     def of_items(self, values: Array) -> Array:
@@ -69,8 +72,14 @@ class LayerInputs:
     @property
     def beside_x(self) -> dict[str, Array]:
         """What an equation may name beside x, parameters and stages (V-12), as far as there is any of it."""
-        named = {"memory": self.memory, "mask": self.mask, "bias": self.bias, "positions": self.positions}
+        scores = {"mask": self.of_scores(self.mask, True), "bias": self.of_scores(self.bias, 0.0)}
+        named = {"memory": self.memory, **scores, "positions": self.positions}
         return {name: value for name, value in named.items() if value is not None}
+
+    def of_scores(self, by_key: Array | None, appended: float | bool) -> Array | None:
+        """A mask or bias […, T or 1], with a number for the keys that are no position's."""
+        keys = (self.x if self.memory is None else self.memory).shape[1]
+        return None if by_key is None else with_appended(by_key, keys, self.appended, appended)
 
     @property
     def types(self) -> BS:
@@ -93,7 +102,7 @@ def given(case: Case) -> LayerInputs:
     items, memory, positions = case.situation.items, case.memory(), case.coordinates()
     of_x = LayerInputs(x, case.parameters(), *scores, items=items, memory=memory, positions=positions)
     valid = None if case.situation.mask.padding is None else case.valid()
-    return replace(of_x, token_types=case.token_types(), valid=valid)
+    return replace(of_x, token_types=case.token_types(), valid=valid, appended=appended_keys(case.layer))
 
 
 def steps_alike(steps: Sequence[Step], one: LayerInputs, other: LayerInputs) -> int:

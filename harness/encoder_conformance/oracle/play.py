@@ -47,8 +47,8 @@ class Play:
     def run(self, steps: Sequence[Step], **given: Node) -> Stages:
         """Every stage, in order. Given are x [B, S, D] or ids [B, S], and for attention alone memory [B, T, D]."""
         self.known |= given
-        if self.inputs.bias is not None:
-            self.known["bias"] = Node(self.inputs.bias)
+        if (bias := self.inputs.of_scores(self.inputs.bias, 0.0)) is not None:
+            self.known["bias"] = Node(bias)
         if self.inputs.queries is not None:
             self._of_keys = of_keys(steps)
             self._of_queries["x"] = self._at_queries(given["x"])
@@ -151,7 +151,7 @@ class Play:
     def _masked_softmax(self, step: Step) -> Node:
         """The weights are shown; their gradient goes through `attend` as a whole."""
         scores = self.known[step.reads[0]].value
-        self._softmax = self.tape.call(self.variant(step), scores, self.inputs.mask, **step.choices)
+        self._softmax = self.tape.call(self.variant(step), scores, self.inputs.of_scores(self.inputs.mask, True), **step.choices)
         return Node(self._softmax.weights)
 
     def _attend(self, step: Step) -> Node:

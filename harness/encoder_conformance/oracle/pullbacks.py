@@ -10,6 +10,7 @@ import numpy as np
 from encoder_conformance.oracle.arithmetic import Arithmetic
 from encoder_conformance.oracle.equation import Operands, bucketed, exchanged, rotation
 from encoder_conformance.oracle.forms import FORMS
+from encoder_conformance.oracle.forms.heads import append
 from encoder_conformance.oracle.forms.linear import shared_by_heads
 from encoder_conformance.spec.axes import BHST, KM, RH, Array, Elementwise, M, Mapped, Reduced, Rows
 
@@ -169,6 +170,7 @@ def _unchanged(g: Elementwise) -> ByParts:
 
 _FUNCTIONS: dict[str, Callable[..., PartPullback]] = {
     "abs": lambda a, o, y, x: _of_slope(np.sign(x), a),
+    "append": lambda a, o, y, x, *vector: append(a, x, *vector or (np.zeros(x.shape[-1]),))[1],
     "by_bucket": partial(_by_bucket, "standard"),
     "by_clipped": partial(_by_bucket, "clipped"),
     "by_heads": _by_heads,

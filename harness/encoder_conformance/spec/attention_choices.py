@@ -1,4 +1,4 @@
-"""What the keys of an attention give its steps (E-22, E-27, E-30): arguments of right and wrong forms, by their names.
+"""What the keys of an attention give its steps (E-22, E-23, E-27, E-30): arguments of right and wrong forms, by their names.
 
 An adapter has a layer as a dict; `plan` reads it with its keys as attributes.
 """
@@ -6,7 +6,7 @@ An adapter has a layer as a dict; `plan` reads it with its keys as attributes.
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:  # adapters import this module, and have numpy and safetensors only
-    from encoder_conformance.spec.layer import Layer
+    from encoder_conformance.spec.layer import Layer, PositionBias
 
 
 def rotation(layer: "Layer", head_dim: int, number: int) -> dict[str, Any]:
@@ -44,3 +44,11 @@ def qk_norm(layer: "Layer", over: str) -> dict[str, Any]:
 def cap_of(layer: "Layer") -> dict[str, Any]:
     """What scores are capped at (E-30); {} where they are not."""
     return {} if layer.attention.softcap is None else {"cap": layer.attention.softcap}
+
+
+def by_distance(bias: "PositionBias") -> tuple[str, dict[str, Any]]:
+    """The variant that is right of a bias of scores by distance (E-23, E-42, E-43), and what it takes."""
+    if bias.distances == "linear":
+        return "linear", {"slopes": bias.slopes or "geometric"}
+    right = "clipped" if bias.distances == "clipped" else "standard"
+    return right, {"buckets": bias.buckets, "max_distance": bias.max_distance}

@@ -18,7 +18,7 @@ from encoder_conformance.spec.masking import Blind, Causal, Drawn
 from encoder_conformance.spec.parameters import parameters_of
 from encoder_conformance.spec.portable import Floats
 from encoder_conformance.spec.situation import WITH_GOLDEN, Check, Situation
-from encoder_conformance.spec.stages import OF_KEYS, SCORES, stage_shape, stages, step_of
+from encoder_conformance.spec.stages import OF_KEYS, SCORES, appended_keys, stage_shape, stages, step_of
 
 CONTENT = {"huge": 2.0**100, "nan": np.nan, "infinity": np.inf}
 """The content of positions that are not valid (clause M-8)."""
@@ -205,10 +205,12 @@ class Case:
         return joined(self.padding_mask(), self.attention_mask())
 
     def seen(self) -> Bools | None:
-        """What `mask` leaves, and the layer's window too (clause E-26), broadcastable to [B, H, S, T]."""
+        """What `mask` leaves, the layer's window too (clause E-26), and an appended key always (clause E-44),
+        broadcastable to scores."""
         window = self.layer.attention.window
         limits = None if window is None else (window.left, window.right)
-        return joined(self.mask(), within(limits, self.situation.sequence, self.situation.keys))
+        seen = joined(self.mask(), within(limits, self.situation.sequence, self.situation.keys))
+        return None if seen is None else with_appended(seen, self.situation.keys, appended_keys(self.layer), True)
 
     def valid(self) -> Bools:
         """[B, S], true at the positions of x that are not padding (clause M-2)."""
@@ -285,7 +287,8 @@ class Case:
             compared = valid if self.layer.takes_memory and name in OF_KEYS else specified
             rows = compared[:, :, None] if len(shape) == 3 else compared[:, None, :, None]
             if step_of(name) in SCORES:  # the score of a padded key is as unspecified as the key's row
-                rows = rows & valid[:, None, None, :]
+                of_keys = with_appended(valid, valid.shape[-1], appended_keys(self.layer), True)
+                rows = rows & of_keys[:, None, None, :]
             masks[name] = np.broadcast_to(rows, shape)
         return masks
 
@@ -301,6 +304,14 @@ def within(window: tuple[int, int] | None, S: int, T: int) -> Bools | None:
         return None
     apart = np.arange(T) - np.arange(S)[:, None]
     return np.asarray((apart >= -window[0]) & (apart <= window[1]))[None, None]
+
+
+def with_appended(of_keys: Array, keys: int, appended: int, value: float | bool) -> Array:
+    """[…, T or 1] with `value` at as many keys behind the T as are `appended`: what is of positions is not of them."""
+    if not appended:
+        return of_keys
+    whole = np.broadcast_to(of_keys, (*of_keys.shape[:-1], keys))
+    return np.concatenate([whole, np.full((*whole.shape[:-1], appended), value, whole.dtype)], axis=-1)
 
 
 def joined(*masks: Bools | None) -> Bools | None:

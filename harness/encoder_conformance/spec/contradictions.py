@@ -157,6 +157,15 @@ CONTRADICTIONS = (
         lambda slopes, distances: slopes is not None and distances != "linear",
         "slopes are of linear distances (E-43)",
     ),
+    *(
+        Contradiction(
+            "attention.appended_key",
+            f"attention.{key}",
+            lambda appended, own: appended is not None and own is not None,
+            "an appended key is at no distance from a query (E-44)",
+        )
+        for key in ("position_bias", "window")
+    ),
     Contradiction(
         "attention.window.left",
         "attention.window.right",

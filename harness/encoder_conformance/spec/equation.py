@@ -34,6 +34,7 @@ FUNCTIONS: dict[str, tuple[int, int]] = {
     "exchange": (4, 4),
     "permute": (3, 65),
     "largest": (1, 2),
+    "append": (1, 2),
 }
 """Function → how many arguments it takes, at least and at most."""
 OPERATORS = (

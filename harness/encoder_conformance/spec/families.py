@@ -7,7 +7,7 @@ from encoder_conformance.spec.contradictions import Contradiction
 Family = Literal[
     "small", "variants", "rotary", "relative", "combinations", "arrangements", "rows", "nan_rows", "published",
     "published_choices", "sized", "vision", "stacks", "deep_stacks", "encoders", "published_encoder", "token_dropout",
-    "dropout", "attention", "whole_encoders", "shipped", "shipped_rotary",
+    "dropout", "attention", "whole_encoders", "appended_keys", "shipped", "shipped_rotary",
 ]  # fmt: skip
 SHIPPED: frozenset[Family] = frozenset({"shipped", "shipped_rotary"})
 """Families of the layers of published encoders (rule L-8)."""

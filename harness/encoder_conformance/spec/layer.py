@@ -1,13 +1,14 @@
 """The layer language: the sizes and choices of a correct encoder layer (clauses L-*)."""
 
 import struct
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection
 from functools import lru_cache
 from math import inf
 from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, NonNegativeInt, PositiveInt, model_validator
 
+from encoder_conformance.spec.additions import ADDITIONS, Addition
 from encoder_conformance.spec.attention_choices import is_global, theta_of
 from encoder_conformance.spec.contradictions import CONTRADICTIONS, contradictions
 from encoder_conformance.spec.families import UNFIT_FAMILIES, Family
@@ -24,14 +25,9 @@ FullyMaskedRow = Literal["unspecified", "zero", "uniform", "nan"]
 Activation = Literal["relu", "gelu", "gelu_tanh", "silu", "quick_gelu"]
 Distances = Literal["logarithmic", "clipped", "linear"]
 Slopes = Literal["interpolated"]
+AppendedKey = Literal["learned", "zero"]
 PaddingContent = Literal["finite", "any"]
 SubLayerName = Literal["attention", "feed_forward"]
-Addition = Literal[
-    "quick_gelu", "biases", "gated", "layer_scale", "norm_shift", "first_norm", "sandwich", "residual_scale", "scale",
-    "head_dim", "kv_heads", "qk_norm", "rope", "position_bias", "window", "softcap", "global_layers",
-    "shared_position_bias", "embedding_scale", "token_types", "learned_positions", "embedding_norm", "embedded_input",
-    "res_post", "parallel", "clipped_distances", "linear_distances",
-]  # fmt: skip
 
 
 def _as_float32(value: float) -> float:
@@ -110,6 +106,7 @@ class Attention(Strict):
     rope: Rope | None = plain(None, "the rotation of queries and keys by position; null: none")
     position_bias: PositionBias | None = plain(None, "what is added to scores by relative position; null: nothing")
     window: Window | None = plain(None, "the keys near a query that it may attend to; null: all")
+    appended_key: AppendedKey | None = plain(None, "a key and value that no position has (clause E-44); null: none")
     softcap: Factor | None = plain(None, "scores become c · tanh(score / c), before the mask (clause E-30); null: none")
     projections: Projections = Field(
         description="query, key and value: a D × D map each, or a d × d map each, shared by all heads (clause E-12)"
@@ -356,44 +353,3 @@ class Layer(Strict):
 @lru_cache(maxsize=512)
 def _additions(layer: Layer) -> tuple[Addition, ...]:
     return tuple(name for name, is_used in ADDITIONS.items() if is_used(layer))
-
-
-def _chooses(key: str) -> Callable[[Layer], bool]:
-    """Whether a layer's attention has this key at another choice than none."""
-    return lambda layer: getattr(layer.attention, key) is not None
-
-
-def _has_distances(distances: Distances) -> Callable[[Layer], bool]:
-    """Whether a layer's bias of scores is by distances of this kind."""
-    return lambda layer: (bias := layer.attention.position_bias) is not None and bias.distances == distances
-
-
-def _embeds(chosen: Callable[[Embedding], bool]) -> Callable[[Layer], bool]:
-    """Whether a layer has an embedding that chooses so."""
-    return lambda layer: layer.embedding is not None and chosen(layer.embedding)
-
-
-ADDITIONS: Mapping[Addition, Callable[[Layer], bool]] = {
-    "quick_gelu": lambda layer: not layer.takes_memory and layer.feed_forward.activation == "quick_gelu",
-    "biases": lambda layer: bool(layer.lacks_bias),
-    "gated": lambda layer: not layer.takes_memory and layer.feed_forward.gated,
-    "layer_scale": lambda layer: bool(layer.layer_scale),
-    "norm_shift": lambda layer: not layer.norm.shift,
-    "first_norm": lambda layer: not layer.norm.first,
-    "sandwich": lambda layer: layer.norm.placement == "sandwich",
-    "residual_scale": lambda layer: layer.residual_scale != 1.0,
-    "scale": lambda layer: not isinstance(layer.attention.scale, str),
-    **{key: _chooses(key) for key in ("head_dim", "kv_heads", "qk_norm", "rope", "position_bias", "window", "softcap")},
-    "global_layers": lambda layer: layer.stack.global_layers is not None,
-    "shared_position_bias": lambda layer: layer.stack.shared_position_bias,
-    "embedding_scale": _embeds(lambda embedding: embedding.scale != "one"),
-    "token_types": _embeds(lambda embedding: embedding.token_types is not None),
-    "learned_positions": _embeds(lambda embedding: embedding.positions == "learned"),
-    "embedding_norm": _embeds(lambda embedding: embedding.norm),
-    "embedded_input": _embeds(lambda embedding: embedding.vocabulary is None),
-    "res_post": lambda layer: layer.norm.placement == "res_post",
-    "parallel": lambda layer: layer.parallel is not None,
-    "clipped_distances": _has_distances("clipped"),
-    "linear_distances": _has_distances("linear"),
-}
-"""What the language was extended by → whether a layer uses it (L-7)."""

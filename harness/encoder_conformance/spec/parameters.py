@@ -41,7 +41,7 @@ def _parameters(steps: Iterable[Step]) -> dict[str, Parameter]:
     }
 
 
-_DRAWN: Mapping[str, Pattern] = {"weight": "weight", "bias": "bias", "gain": "gain", "shift": "bias"}
+_DRAWN: Mapping[str, Pattern] = {"weight": "weight", "bias": "bias", "gain": "gain", "shift": "bias", "vector": "bias"}
 
 PARAMETER_NAMES: tuple[str, ...] = tuple(_parameters(STEPS.values()))
 """Every parameter name, without the layer prefix of a stack."""

@@ -14,7 +14,7 @@ from functools import lru_cache, partial
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
-from encoder_conformance.spec.attention_choices import cap_of, is_global, qk_norm, rotation
+from encoder_conformance.spec.attention_choices import by_distance, cap_of, is_global, qk_norm, rotation
 
 if TYPE_CHECKING:  # adapters import this module, and have numpy and safetensors only
     from encoder_conformance.spec.layer import Layer
@@ -236,7 +236,8 @@ def _head_norms(layer: "Layer", own: dict[str, str], over: str) -> Iterator[Step
 
 
 def _positioned(layer: "Layer", own: dict[str, str], number: int) -> Iterator[Step]:
-    """Queries and keys turned by their positions (E-22); keys and values repeated for the heads that share them."""
+    """Queries and keys turned by their positions (E-22); keys and values repeated for the heads that share them, and
+    one more of each, which is no position's."""
     attention = layer.attention
     if attention.rope is not None:
         choices = rotation(layer, head_dim(layer), number)
@@ -251,6 +252,10 @@ def _positioned(layer: "Layer", own: dict[str, str], number: int) -> Iterator[St
             repeated = f"{name}_repeated"
             yield Step(repeated, "repeat_heads", (own[name],), "B H T d", choices={"times": times}, shown=False)
             own[name] = repeated
+    for name in ("key", "value") if attention.appended_key else ():  # E-44
+        made, vector = f"appended_{name}", {"vector": "P"} if attention.appended_key == "learned" else {}
+        yield Step(made, "append", (own[name],), "B H T d", f"attention.{made}", vector, shown=False)
+        own[name] = made
 
 
 def _scores(layer: "Layer", own: dict[str, str], number: int) -> Iterator[Step]:
@@ -262,21 +267,12 @@ def _scores(layer: "Layer", own: dict[str, str], number: int) -> Iterator[Step]:
     yield Step("attention_scores", "scores", (own["query"], own["key"]), "B H S T", right=right, choices=choices)
     scores = "attention_scores"
     if attention.position_bias is not None:
-        bias = attention.position_bias
-        buckets: dict[str, Any] = {"buckets": bias.buckets, "max_distance": bias.max_distance}
-        buckets["head_dim"] = head_dim(layer)
-        owner, table = "attention.position_bias", {"table": "R H"}
-        right = "clipped" if bias.distances == "clipped" else "standard"
-        if bias.distances == "linear":
-            right, buckets, owner, table = (
-                "linear",
-                {"slopes": bias.slopes or "geometric", "head_dim": head_dim(layer)},
-                "",
-                {},
-            )
+        right, distances = by_distance(attention.position_bias)
+        distances["head_dim"] = head_dim(layer)
+        owner, table = ("", {}) if right == "linear" else ("attention.position_bias", {"table": "R H"})
         if number and layer.stack.shared_position_bias:  # layer 0 holds the table (E-34)
-            buckets, table = buckets | {"of_layer_0": True}, {}
-        yield Step("position_biased", "position_bias", (scores,), "B H S T", owner, table, right, buckets)
+            distances, table = distances | {"of_layer_0": True}, {}
+        yield Step("position_biased", "position_bias", (scores,), "B H S T", owner, table, right, distances)
         scores = "position_biased"
     if cap := cap_of(layer):
         yield Step("capped", "softcap", (scores,), "B H S T", choices=cap | {"divisor": scaled_by(layer)})

@@ -95,6 +95,13 @@ def axes_of(stage: str) -> str:
     return SHAPES[step_of(stage)].replace("T", "S")
 
 
+def appended_keys(layer: "Layer") -> int:
+    """How many keys there are beside those of positions (E-44)."""
+    return int(layer.attention.appended_key is not None)
+
+
 def stage_shape(stage: str, layer: "Layer", situation: "Situation") -> tuple[int, ...]:
     sizes = layer_sizes(layer) | {"B": situation.batch, "S": situation.sequence, "T": situation.keys}
+    if step_of(stage) in LAST_AXIS_IS_KEYS:
+        sizes["T"] += appended_keys(layer)
     return tuple(sizes[letter] for letter in SHAPES[step_of(stage)].split())

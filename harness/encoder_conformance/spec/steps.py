@@ -21,7 +21,7 @@ def _plain_layers() -> Iterator["Layer"]:
 def _rich_layers() -> Iterator["Layer"]:
     """Layers that together take every optional step."""
     norm, bias = {"kind": "layer_norm", "shift": True}, {"buckets": 2, "max_distance": 2}
-    more = {"kv_heads": 1, "rope": {"theta": 2.0}, "position_bias": bias, "softcap": 1.0}
+    more = {"kv_heads": 1, "rope": {"theta": 2.0}, "position_bias": bias, "softcap": 1.0, "appended_key": "learned"}
     both = ("attention", "feed_forward")
     for over in ("head", "all"):
         attention = _PLAIN | more | {"qk_norm": norm | {"over": over}}

@@ -67,6 +67,8 @@ def _of_attention(layer: Layer) -> Iterator[str]:
     if (bias := attention.position_bias) is not None:
         each = "by distance" if bias.distances == "clipped" else f"in {bias.buckets} buckets"
         yield "ALiBi" if bias.distances == "linear" else f"position bias {each} up to {bias.max_distance}"
+    if attention.appended_key is not None:
+        yield f"a {attention.appended_key} key beside those of positions"
     if (window := attention.window) is not None:
         yield f"window {window.left} before and {window.right} after"
     if attention.softcap is not None:

@@ -47,6 +47,7 @@ FORMS: Mapping[str, Form] = {
     "split_heads": heads.SPLIT_HEADS,
     "rotation": rotation.ROTATION,
     "repeat_heads": heads.REPEAT_HEADS,
+    "append": heads.APPEND,
     "scores": attention.SCORES,
     "position_bias": position_bias.POSITION_BIAS,
     "softcap": attention.SOFTCAP,

@@ -57,6 +57,18 @@ def first_head_repeated(a: Arithmetic, x: BHTd, *, times: int) -> BHTd:
     return np.repeat(x[:, :1], x.shape[1] * times, axis=1)
 
 
+def append(a: Arithmetic, x: BHTd, vector: Array) -> tuple[BHTd, Pullback]:
+    """[B, H, T, d] → [B, H, T + 1, d]: each head's share of a vector [P] behind its keys, or its values (E-44)."""
+    B, H, _, d = x.shape
+    last = vector.reshape(1, -1, 1, d)  # [1, H or 1, 1, d]: a layer that has no vector has 0 in its place
+
+    def pullback(g: BHTd) -> ByOperands:
+        by_vector = a.sum(g[:, :, -1], 0, keepdims=False)
+        return g[:, :, :-1], by_vector.reshape(H * d) if vector.size == H * d else by_vector.sum(0)
+
+    return np.concatenate([x, np.broadcast_to(last, (B, H, 1, d)).astype(x.dtype)], axis=2), pullback
+
+
 SPLIT: dict[str, Step] = {
     "standard": split_heads,
     # Head h holds features h, h + H, h + 2H, …
@@ -96,3 +108,4 @@ REPEAT_HEADS = Form(
     {"standard": "repeat_heads({0}, {times})"},
     needs=dict.fromkeys(("tiled", "first-head-for-all"), (MANY_KV_HEADS,)),
 )
+APPEND = Form({"standard": append}, {"standard": "append({0}[, {vector}])"}, ("vector",), keeps="nothing")
