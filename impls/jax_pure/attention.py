@@ -5,6 +5,7 @@ Shapes: B batch, S queries, T keys, D d_model, H num_heads, K heads of keys and 
     query, key, value      kernel [D, H or K, d], bias [H or K, d]; where the heads share them (E-12) [d, d], [d]
     query_norm, key_norm   those of a norm, if there is one (E-27)
     position_bias          table [R, H], if there is one (E-23)
+    appended_key           vector [H · d], a key that no position has (E-44); and appended_value
     output                 kernel [H, d, D], bias [D]
 """
 
@@ -48,11 +49,28 @@ class Masks(NamedTuple):
 NO_MASKS = Masks()
 
 
+def beside_appended(p: Tree, heads: Heads, masks: Masks) -> tuple[Heads, Masks]:
+    """With one key and one value more behind those of the positions, which no mask hides (E-44)."""
+
+    def behind(name: str, x: Array) -> Array:
+        vector = p[name]["vector"] if name in p else jnp.zeros((), x.dtype)
+        last = jnp.broadcast_to(vector if vector.ndim == 0 else vector.reshape(x.shape[2:]), x[:, :1].shape)
+        return jnp.concatenate([x, last], axis=1)
+
+    q, k, v = heads
+    allowed, bias = (
+        None if of_keys is None else jnp.pad(of_keys, [(0, 0)] * (of_keys.ndim - 1) + [(0, 1)], constant_values=value)
+        for of_keys, value in ((masks.allowed, True), (masks.bias, 0))
+    )
+    return (q, behind("appended_key", k), behind("appended_value", v)), masks._replace(allowed=allowed, bias=bias)
+
+
 @dataclass(frozen=True)
 class Attention:
     """softmax(q kᵀ / √scaled_by + bias) v in each of H heads, where scaled_by is d (E-5), D (E-13) or a number, and the
     output projection of them. `dropout` is the rate of the weights. What is None is not there: a norm of queries and
-    one of keys, of each head (E-27) or `over_all` of them; a rotation, a bias by position, a window, a cap (E-30)."""
+    one of keys, of each head (E-27) or `over_all` of them; a rotation, a bias by position, a window, a cap (E-30); with
+    `is_appended` a key and a value that no position has (E-44)."""
 
     d_model: int
     num_heads: int
@@ -66,6 +84,7 @@ class Attention:
     position_bias: PositionBias | LinearBias | None = None
     window: Window | None = None
     softcap: float | None = None
+    is_appended: bool = False
 
     def __post_init__(self) -> None:
         if self.head_dim is None:
@@ -76,6 +95,8 @@ class Attention:
     ) -> Array:
         """[B, S, D]. Keys and values are made of `memory` [B, T, D] where it is given (E-17), and else of x."""
         q, k, _ = heads = self.project(p, x, x if memory is None else memory, masks.positions, tap)
+        if self.is_appended:
+            heads, masks = beside_appended(p, heads, masks)
         if self.window is not None:
             masks = masks._replace(allowed=self.window.joined(masks.allowed, x.shape[1]))
         own_bias = None

@@ -76,4 +76,4 @@ def options_of(layer: Description, number: int) -> dict[str, Any]:
     elif bias:
         by_bucket = ClippedBias if bias.get("distances") == "clipped" else PositionBias
         options["position_bias"] = by_bucket(bias["buckets"], bias["max_distance"])
-    return {**options, "softcap": chosen.get("softcap")}
+    return {**options, "softcap": chosen.get("softcap"), "is_appended": chosen.get("appended_key") is not None}

@@ -37,6 +37,24 @@ class SharedByHeads(layers.Dense):
         return ops.reshape(super().call(heads), ops.shape(x))
 
 
+class Appended(layers.Layer):
+    """One key, or one value, of each head behind those of the positions (E-44), [H · d]; without a `size` it is 0."""
+
+    def __init__(self, size: int | None, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.size = size
+
+    def build(self, shape: Any = None) -> None:
+        self.vector = None if self.size is None else self.add_weight(shape=(self.size,), name="vector")
+
+    def call(self, heads: Tensor) -> Tensor:
+        """[B, T, H, d] to [B, T + 1, H, d]."""
+        last = ops.zeros_like(heads[:, :1])
+        return ops.concatenate(
+            [heads, last if self.vector is None else last + ops.reshape(self.vector, last.shape[2:])], 1
+        )
+
+
 class Maps(NamedTuple):
     """The linear maps of attention. Query, key and value are all Dense or all SharedByHeads."""
 
@@ -49,7 +67,8 @@ class Maps(NamedTuple):
 @dataclass(frozen=True)
 class Options:
     """What attention does beside the classic one: a norm of queries and one of keys, of each head or `over_all` of them
-    (E-27), a rotation (E-22), a bias by position (E-23), a window (E-26), and a cap of its scores (E-30)."""
+    (E-27), a rotation (E-22), a bias by position (E-23), a window (E-26), a cap of its scores (E-30), and a key and a
+    value that no position has (E-44)."""
 
     norms: tuple[layers.Layer, layers.Layer] | None = None
     over_all: bool = False
@@ -59,11 +78,19 @@ class Options:
     """Whether the table of the bias is a weight of this attention, and not of another that shares it (E-34)."""
     window: Window | None = None
     softcap: float | None = None
+    appended: tuple[Appended, Appended] | None = None
     head_dim: int | None = None
     """None for d_model / num_heads; else E-20."""
 
 
 PLAIN = Options()
+
+
+def beside_appended(of_keys: Tensor | None, value: float | bool) -> Tensor | None:
+    """A mask or a bias [..., T] with a value for one key behind those of the positions."""
+    if of_keys is None:
+        return None
+    return ops.concatenate([of_keys, ops.full_like(of_keys[..., :1], value)], axis=-1)
 
 
 class MultiHeadAttention(layers.Layer):
@@ -88,6 +115,7 @@ class MultiHeadAttention(layers.Layer):
         self.softmax, self.dropout, self.options = softmax, dropout, options
         self.query_norm, self.key_norm = options.norms or (None, None)
         self.position_bias = options.position_bias if options.holds_bias else None
+        self.appended_key, self.appended_value = options.appended or (None, None)
 
     def build(self, shape: Shape) -> None:
         for linear in (self.query, self.key, self.value):
@@ -98,6 +126,8 @@ class MultiHeadAttention(layers.Layer):
                 norm.build((*shape[:-1], linear.units if self.options.over_all else self.head_dim))
         if self.position_bias is not None:
             self.position_bias.build()
+        for appended in self.options.appended or ():
+            appended.build()
 
     def call(
         self,
@@ -119,6 +149,9 @@ class MultiHeadAttention(layers.Layer):
         q = self.by_heads("query", q, self.query_norm, positions, tap)  # [B, S, H, d]
         k = self.by_heads("key", k, self.key_norm, positions, tap)
         v = self.by_heads("value", v, None, None, tap)
+        if self.options.appended is not None:
+            k, v = self.appended_key(k), self.appended_value(v)
+            attention_mask, bias = beside_appended(attention_mask, True), beside_appended(bias, 0.0)
         if self.options.window is not None:
             attention_mask = self.options.window.joined(attention_mask, x)
         own = None if self.options.position_bias is None else self.options.position_bias(q, k)

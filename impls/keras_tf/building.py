@@ -10,7 +10,7 @@ from keras import layers
 
 from encoder_conformance import stack_of
 from encoder_conformance.impls.bases.choices import Description, Heads, norm_places, scaled_by
-from encoder_conformance.impls.keras_tf.attention import Maps, MultiHeadAttention, Options, SharedByHeads
+from encoder_conformance.impls.keras_tf.attention import Appended, Maps, MultiHeadAttention, Options, SharedByHeads
 from encoder_conformance.impls.keras_tf.cross import CrossAttention
 from encoder_conformance.impls.keras_tf.embedding import Embedding, LearnedPositions, sinusoidal
 from encoder_conformance.impls.keras_tf.encoder import EncoderLayer, SubLayer
@@ -122,6 +122,10 @@ def options_of(layer: Description, dtype: str, number: int) -> dict[str, Any]:
             made_norm(norm["kind"], epsilon, dtype, f"{name}_norm", shift=norm["shift"]) for name in ("query", "key")
         )
         options["over_all"] = norm["over"] == "all"
+    if kind := chosen.get("appended_key"):
+        H, _, d = Heads.of(layer)
+        size = H * d if kind == "learned" else None
+        options["appended"] = tuple(Appended(size, name=f"appended_{of}", dtype=dtype) for of in ("key", "value"))
     return {**options, "softcap": chosen.get("softcap"), "head_dim": chosen.get("head_dim")}
 
 

@@ -22,12 +22,16 @@ def attend(form: Form) -> Lines:
         if (step := form.step(name)) is not None:
             lines += of(form, step, scores)
             scores = step.makes
+    if form.attention.get("appended_key"):
+        lines += beside_appended(form)
     if form.biased:
-        lines.append(f"biased = Add({scores}, bias)")
+        lines.append(f"biased = Add({scores}, {'bias_beside' if form.attention.get('appended_key') else 'bias'})")
         scores = "biased"
     # A row of the lowest number has weights of 1/S, where one of minus infinity has NaN.
     filled = "infinite" if row == "nan" else "filled"
     mask, has_key = ("mask", "has_key") if form.window is None else ("seen", "has_seen")
+    if form.attention.get("appended_key"):
+        mask, has_key = "mask_beside", "appended_column"
     lines += [*positional.seen(form), f"masked = Where({mask}, {scores}, {filled})"]
     if row in ("uniform", "nan"):
         lines.append("attention_weights = Softmax <axis = -1> (masked)")
@@ -37,6 +41,24 @@ def attend(form: Form) -> Lines:
             f"attention_weights = Where({has_key}, row_weights, nought)",
         ]
     return [*lines, f"context = MatMul(attention_weights, {attended.reads[1]})"]
+
+
+def beside_appended(form: Form) -> Lines:
+    """mask_beside and bias_beside [B, H, S, S + 1]: with a column for the key that no mask hides (E-44), which is
+    appended_column [B, H, S, 1] of the mask."""
+    lines = [
+        "lacks_key = Not(has_key)",
+        "appended_column = Or(has_key, lacks_key)",
+        "mask_beside = Concat <axis = -1> (mask, appended_column)",
+    ]
+    if not form.biased:
+        return lines
+    return [
+        *lines,
+        "no_column = Not(appended_column)",
+        "no_bias = CastLike(no_column, bias)",
+        "bias_beside = Concat <axis = -1> (bias, no_bias)",
+    ]
 
 
 def norm(form: Form, step: Step) -> Lines:

@@ -39,6 +39,20 @@ def repeat_heads(form: Form, step: Step, x: str) -> Lines:
     return [f"{step.makes} = Gather <axis = 1> ({x}, shared_heads)"]
 
 
+def append(form: Form, step: Step, x: str) -> Lines:
+    """[B, H, S, d] → [B, H, S + 1, d]: each head's share of a vector behind what it has of the positions (E-44)."""
+    y = step.makes
+    vector = f"{step.owner}.vector" if step.parameters else "nought"
+    head = f"{y}_head = Reshape({vector}, heads_of_one)" if step.parameters else f"{y}_head = Identity({vector})"
+    return [
+        head,
+        f"{y}_items = Shape <start = 0, end = 1> ({x})",
+        f"{y}_sizes = Concat <axis = 0> ({y}_items, heads_of_one)",
+        f"{y}_last = Expand({y}_head, {y}_sizes)",
+        f"{y} = Concat <axis = 2> ({x}, {y}_last)",
+    ]
+
+
 def merge_heads(form: Form, step: Step, x: str) -> Lines:
     """[B, H, S, d] → [B, S, H · d]."""
     split = f"{step.makes}_split"
@@ -117,6 +131,7 @@ LINES: Mapping[str, Callable[..., Lines]] = {
     "projection": projection,
     "split_heads": split_heads,
     "repeat_heads": repeat_heads,
+    "append": append,
     "rotation": lambda form, step, x: form.turn(form, step, x),
     # The product of queries and keys and what is done with it, up to context, is one text.
     **dict.fromkeys(("scores", "position_bias", "softcap", "bias", "softmax", "end", "same"), nothing),

@@ -24,6 +24,11 @@ class Masks(NamedTuple):
     bias: Tensor | None = None
     positions: Tensor | None = None
 
+    def beside_appended(self) -> "Masks":
+        """For scores with one key behind those of the positions, which nothing hides (E-44)."""
+        allowed = None if self.allowed is None else F.pad(self.allowed, (0, 1), value=True)
+        return self._replace(allowed=allowed, bias=None if self.bias is None else F.pad(self.bias, (0, 1)))
+
 
 class SharedByHeads(nn.Linear):
     """A d × d map of each head's features (E-12): [B, S, D] to [B, S, D]."""
@@ -34,6 +39,20 @@ class SharedByHeads(nn.Linear):
 
     def forward(self, x: Tensor) -> Tensor:
         return super().forward(x.unflatten(-1, (self.num_heads, -1))).flatten(-2)
+
+
+class Appended(nn.Module):
+    """One key, or one value, of each head behind those of the positions (E-44), [H · d]; without a `size` it is 0."""
+
+    def __init__(self, size: int | None) -> None:
+        super().__init__()
+        self.vector = None if size is None else nn.Parameter(torch.zeros(size))
+
+    def forward(self, heads: Tensor) -> Tensor:
+        """[B, H, T, d] to [B, H, T + 1, d]."""
+        B, H, _, d = heads.shape
+        last = heads.new_zeros(B, H, 1, d) if self.vector is None else self.vector.view(1, H, 1, d).expand(B, H, 1, d)
+        return torch.cat((heads, last), dim=2)
 
 
 class Maps(NamedTuple):
@@ -48,7 +67,8 @@ class Maps(NamedTuple):
 @dataclass(frozen=True)
 class Options:
     """What attention does beside the classic one: norms of queries and keys over all heads or of each (E-27), a
-    rotation (E-22), a bias by position (E-23), a window (E-26), and a cap of its scores (E-30)."""
+    rotation (E-22), a bias by position (E-23), a window (E-26), a cap of its scores (E-30), and a key and a value that
+    no position has (E-44)."""
 
     norms: tuple[nn.Module, nn.Module] | None = None
     norms_of_heads: tuple[nn.Module, nn.Module] | None = None
@@ -58,6 +78,7 @@ class Options:
     """Whether the table of the bias is a parameter of this attention, and not of another that shares it (E-34)."""
     window: Window | None = None
     softcap: float | None = None
+    appended: tuple[Appended, Appended] | None = None
 
 
 PLAIN = Options()
@@ -85,6 +106,8 @@ class MultiHeadAttention(nn.Module):
             self.position_bias = options.position_bias
         if norms := options.norms or options.norms_of_heads:
             self.query_norm, self.key_norm = norms
+        if options.appended is not None:
+            self.appended_key, self.appended_value = options.appended
 
     def forward(self, x: Tensor, masks: Masks, tap: Tap[Tensor] = untapped, memory: Tensor | None = None) -> Tensor:
         """[B, S, D]. Keys and values are made of `memory` [B, T, D] where it is given (E-17), and else of x."""
@@ -102,6 +125,8 @@ class MultiHeadAttention(nn.Module):
             q, k = tap("query_rotated", q), tap("key_rotated", k)
         if (times := self.num_heads // k.shape[1]) > 1:  # E-28
             k, v = (each.repeat_interleave(times, dim=1) for each in (k, v))
+        if self.options.appended is not None:
+            k, v, masks = self.appended_key(k), self.appended_value(v), masks.beside_appended()
         if self.options.window is not None:
             masks = masks._replace(allowed=self.options.window.joined(masks.allowed, x))
         is_fused = tap is untapped and self.softmax.is_fused and self.options.softcap is None

@@ -7,7 +7,7 @@ from torch import nn
 
 from encoder_conformance import stack_of
 from encoder_conformance.impls.bases.choices import Description, Heads, norm_places, scaled_by
-from encoder_conformance.impls.pytorch.attention import Maps, MultiHeadAttention, Options, SharedByHeads
+from encoder_conformance.impls.pytorch.attention import Appended, Maps, MultiHeadAttention, Options, SharedByHeads
 from encoder_conformance.impls.pytorch.cross import CrossAttention
 from encoder_conformance.impls.pytorch.encoder import EncoderLayer, SubLayer
 from encoder_conformance.impls.pytorch.feed_forward import FeedForward
@@ -106,6 +106,9 @@ def options_of(layer: Description, number: int) -> dict[str, Any]:
         sizes = (d, d) if norm["over"] == "head" else (H * d, K * d)
         norms = tuple(made_norm(norm["kind"], size, layer["norm"]["epsilon"], shift=norm["shift"]) for size in sizes)
         options["norms_of_heads" if norm["over"] == "head" else "norms"] = norms
+    if kind := chosen.get("appended_key"):
+        size = H * d if kind == "learned" else None
+        options["appended"] = Appended(size), Appended(size)
     return {**options, "softcap": chosen.get("softcap")}
 
 

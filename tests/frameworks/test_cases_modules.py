@@ -1187,7 +1187,7 @@ DUE: dict[str, dict[str, Due]] = {
         "TurnsByWholeNumbers": Due(0, ("This is a correct pre-norm", "rope θ 10000 halves"), ("✗",)),
         "lies_on_a_mesh": Due(0, ("This is a correct post-norm",), ("✗",)),
         "raises_behind_its_norm": refused("no mesh is set", "cases_jax.py:"),
-        "OfTenPositions": Due(0, ("This is a correct pre-norm", "up to 10 positions"), ("✗",)),
+        "OfTenPositions": Due(0, ("This is a correct pre-norm", "of 10 positions"), ("✗",)),
         "NormsItsElevenPositions": beyond("is taken over the positions", "At: cases_jax.py:"),
         "NarrowGelu": Due(0, ("This is a correct pre-norm layer (layer_norm ε 1e-06, gelu_tanh",), ("✗",)),
         "PutsItsHeadsTogetherByHstack": Due(0, ("This is a correct pre-norm",), ("without a transpose",)),

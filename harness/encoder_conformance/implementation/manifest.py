@@ -11,10 +11,10 @@ from encoder_conformance.implementation.entry_points import discover
 from encoder_conformance.implementation.limitations import Declared, Unsupported
 from encoder_conformance.platform.errors import InputError, nearest
 from encoder_conformance.platform.paths import IMPLS, shown
+from encoder_conformance.spec.additions import Addition
 from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.deviation import Deviation
 from encoder_conformance.spec.dtypes import DtypeName
-from encoder_conformance.spec.additions import Addition
 from encoder_conformance.spec.load import published_layers, read_deviations
 from encoder_conformance.spec.parameters import PARAMETER_NAMES
 from encoder_conformance.spec.reason import Reason

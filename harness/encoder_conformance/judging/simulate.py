@@ -170,7 +170,7 @@ def _stages(
 def _not_predicted(wrong: Deviant, computed: Mapping[str, Array], seen: Mapping[str, Array]) -> dict[str, Array]:
     """The weights, and what a layer of a stack gives, with what was seen of queries that a wrong mask leaves no key:
     nobody specifies those (M-4)."""
-    mask = wrong.given.of_scores(wrong.given.mask, True)
+    mask = wrong.given.of_scores(wrong.layer, wrong.given.mask, True)
     if mask is None or wrong.layer.attention.fully_masked_row != "unspecified":
         return {}
     has_key = np.any(mask, axis=-1, keepdims=True)  # [B or 1, H or 1, S or 1, 1]

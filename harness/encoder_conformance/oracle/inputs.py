@@ -9,6 +9,7 @@ from encoder_conformance.oracle.forms.softmax import Largest
 from encoder_conformance.spec.axes import BS, BSA, Array, P
 from encoder_conformance.spec.case import Case, with_appended
 from encoder_conformance.spec.equation import Equation
+from encoder_conformance.spec.layer import Layer
 from encoder_conformance.spec.plan import Step
 from encoder_conformance.spec.stages import appended_keys
 
@@ -39,8 +40,6 @@ class LayerInputs:
     """[B, S], the types of tokens; None where all are of type 0."""
     valid: BS | None = None
     """[B, S], true at what is no padding; None without padding."""
-    appended: int = 0
-    """How many keys there are beside those of positions (E-44)."""
     largest: Largest = "detached"
 
     def of_items(self, values: Array) -> Array:
@@ -69,17 +68,16 @@ class LayerInputs:
         scores = replace(self, x=x, mask=mask, bias=bias)
         return replace(scores, memory=memory, positions=positions, token_types=types, valid=valid)
 
-    @property
-    def beside_x(self) -> dict[str, Array]:
+    def beside_x(self, layer: Layer) -> dict[str, Array]:
         """What an equation may name beside x, parameters and stages (V-12), as far as there is any of it."""
-        scores = {"mask": self.of_scores(self.mask, True), "bias": self.of_scores(self.bias, 0.0)}
+        scores = {"mask": self.of_scores(layer, self.mask, True), "bias": self.of_scores(layer, self.bias, 0.0)}
         named = {"memory": self.memory, **scores, "positions": self.positions}
         return {name: value for name, value in named.items() if value is not None}
 
-    def of_scores(self, by_key: Array | None, appended: float | bool) -> Array | None:
-        """A mask or bias […, T or 1], with a number for the keys that are no position's."""
+    def of_scores(self, layer: Layer, by_key: Array | None, appended: float | bool) -> Array | None:
+        """A mask or bias […, T or 1], with a value for the key that is no position's where the layer has one (E-44)."""
         keys = (self.x if self.memory is None else self.memory).shape[1]
-        return None if by_key is None else with_appended(by_key, keys, self.appended, appended)
+        return None if by_key is None else with_appended(by_key, keys, appended_keys(layer), appended)
 
     @property
     def types(self) -> BS:
@@ -102,7 +100,7 @@ def given(case: Case) -> LayerInputs:
     items, memory, positions = case.situation.items, case.memory(), case.coordinates()
     of_x = LayerInputs(x, case.parameters(), *scores, items=items, memory=memory, positions=positions)
     valid = None if case.situation.mask.padding is None else case.valid()
-    return replace(of_x, token_types=case.token_types(), valid=valid, appended=appended_keys(case.layer))
+    return replace(of_x, token_types=case.token_types(), valid=valid)
 
 
 def steps_alike(steps: Sequence[Step], one: LayerInputs, other: LayerInputs) -> int:

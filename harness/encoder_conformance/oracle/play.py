@@ -47,7 +47,7 @@ class Play:
     def run(self, steps: Sequence[Step], **given: Node) -> Stages:
         """Every stage, in order. Given are x [B, S, D] or ids [B, S], and for attention alone memory [B, T, D]."""
         self.known |= given
-        if (bias := self.inputs.of_scores(self.inputs.bias, 0.0)) is not None:
+        if (bias := self.inputs.of_scores(self.layer, self.inputs.bias, 0.0)) is not None:
             self.known["bias"] = Node(bias)
         if self.inputs.queries is not None:
             self._of_keys = of_keys(steps)
@@ -151,7 +151,9 @@ class Play:
     def _masked_softmax(self, step: Step) -> Node:
         """The weights are shown; their gradient goes through `attend` as a whole."""
         scores = self.known[step.reads[0]].value
-        self._softmax = self.tape.call(self.variant(step), scores, self.inputs.of_scores(self.inputs.mask, True), **step.choices)
+        self._softmax = self.tape.call(
+            self.variant(step), scores, self.inputs.of_scores(self.layer, self.inputs.mask, True), **step.choices
+        )
         return Node(self._softmax.weights)
 
     def _attend(self, step: Step) -> Node:
@@ -165,7 +167,9 @@ class Play:
     def _operands(self) -> Operands:
         """What a wrong equation may name: parameters, inputs, and every stage so far."""
         values = {name: node.value for name, node in {**self.parameters, **self.known}.items()}
-        return Operands(self.layer, {**values, **self.inputs.beside_x}, softmax_choices(self.layer, self.number))
+        return Operands(
+            self.layer, {**values, **self.inputs.beside_x(self.layer)}, softmax_choices(self.layer, self.number)
+        )
 
 
 def of_keys(steps: Sequence[Step]) -> frozenset[str]:

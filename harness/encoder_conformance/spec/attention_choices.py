@@ -1,4 +1,4 @@
-"""What the keys of an attention give its steps (E-22, E-23, E-27, E-30): arguments of right and wrong forms, by their names.
+"""What the keys of an attention give its steps (E-22, E-23, E-27, E-30): arguments of forms, by their names.
 
 An adapter has a layer as a dict; `plan` reads it with its keys as attributes.
 """

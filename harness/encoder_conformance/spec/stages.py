@@ -90,9 +90,11 @@ def reads_of(stage: str, layer: "Layer") -> tuple[str, ...]:
     return next(step.reads for step in plan(layer) if step.makes == stage)
 
 
-def axes_of(stage: str) -> str:
-    """The letters of a stage's axes in self-attention, where T is S."""
-    return SHAPES[step_of(stage)].replace("T", "S")
+def axes_of(stage: str, *, appended: bool = False) -> str:
+    """The letters of a stage's axes in self-attention, where T is S, but for the keys of scores beside which one is
+    `appended` (E-44)."""
+    axes = SHAPES[step_of(stage)]
+    return axes if appended and step_of(stage) in LAST_AXIS_IS_KEYS else axes.replace("T", "S")
 
 
 def appended_keys(layer: "Layer") -> int:

@@ -86,13 +86,13 @@ def order_outputs(model: onnx.ModelProto, stages: Sequence[str]) -> None:
 def _state_shapes(graph: onnx.GraphProto, layer: Mapping[str, Any]) -> None:
     """Say every input's and output's shape in the contract's symbols, and leave those between to inference."""
     del graph.value_info[:]  # an exporter's are in symbols of its own
-    sizes: dict[str, int | str] = {**layer_sizes(with_attributes(layer)), "B": "batch", "S": "sequence"}
+    sizes: dict[str, int | str] = {**layer_sizes(with_attributes(layer)), "B": "batch", "S": "sequence", "T": "keys"}
     given = {"mask": "B H S S", "valid": "B S", "bias": "B H S S", "token_types": "B S"}
     given["x"] = "B S" if takes_ids(layer) else "B S D"
     for tensor in graph.input:
         _state_shape(tensor, given[tensor.name], sizes)
     for tensor in graph.output:
-        _state_shape(tensor, axes_of(tensor.name), sizes)
+        _state_shape(tensor, axes_of(tensor.name, appended="appended_key" in layer["attention"]), sizes)
 
 
 def _state_shape(tensor: onnx.ValueInfoProto, axes: str, sizes: Mapping[str, int | str]) -> None:

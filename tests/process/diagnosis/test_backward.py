@@ -47,7 +47,7 @@ Gradients = dict[str, np.ndarray[Any, Any]]
 def of_equations(case: Case, equations: Mapping[str, Equation], dtype: Any = np.float64) -> Gradients:
     arithmetic, what = Arithmetic(dtype), given(case)
     parameters = {name: value.astype(dtype) for name, value in what.parameters.items()}
-    values = {**parameters, "x": what.x.astype(dtype), **what.beside_x}
+    values = {**parameters, "x": what.x.astype(dtype), **what.beside_x(case.layer)}
     layer = played(equations, arithmetic, Operands(case.layer, values, softmax_choices(case.layer)))
     found = gradients(layer, arithmetic, case.cotangent(kinked_rows(case)))
     return {**{name: np.zeros_like(value) for name, value in parameters.items()}, **found}

@@ -181,6 +181,8 @@ SHARED = {
         ("res_post", "gelu", (3, 2), {"attention": {"position_bias": CLIPPED}}),
         ("pre", "gelu", (2, 3), {"parallel": "two_norms", "attention": {"position_bias": LINEAR}}),
         of_a_release(("pre", "silu", (3, 2), {**RMS, **SCALED, "parallel": "one_norm"})),
+        ("post", "silu", (3, 2), {"attention": {"appended_key": "learned", "kv_heads": 1}}, ((1,), ())),
+        of_a_release(("pre", "silu", (3, 0), {"attention": {"appended_key": "zero", "softcap": 2.0}})),
         of_a_release(("pre", "gelu", (3, 2), {"norm": {"shift": False, "first": False}, "attention": WINDOWED})),
         of_a_release(("pre", "gelu", (3, 2), {"attention": {**BIASLESS, **SHARED}}, ((1,), (0,)))),
         of_a_release(("post", "relu", (3, 2), {"attention": {"fully_masked_row": "zero"}}, ((2,), ()))),
@@ -204,6 +206,8 @@ SHARED = {
         "res-post-clipped-distances",
         "parallel-two-norms-linear-distances",
         "parallel-one-norm",
+        "post-appended-key-of-grouped-heads",
+        "pre-zero-key-capped",
         "pre-shiftless-window",
         "pre-shared-heads-filled",
         "post-zero-rows",
@@ -260,10 +264,10 @@ def test_padding_sends_no_gradient(case: Case) -> None:
 def test_key_bias_has_no_gradient(case: Case) -> None:
     """Softmax does not see a shift of all its scores, so the exact gradient is zero; σ must say that noise is right.
 
-    A key that is turned or normed shifts each score by something else.
+    A key that is turned or normed shifts each score by something else, and one that no position has by nothing.
     """
-    expected = expectation(case, 32)
-    if case.layer.attention.rope or case.layer.attention.qk_norm:
+    expected, attention = expectation(case, 32), case.layer.attention
+    if attention.rope or attention.qk_norm or attention.appended_key:
         return
     if "attention.key.bias" not in case.parameters():
         assert "gradient.attention.key.bias" not in expected.golden

@@ -30,6 +30,7 @@ VALUES = {
 }
 SMOOTH = {
     "abs": ["abs(x - 1)"],
+    "append": ["append(context)", "append(context, attention.query.bias)"],
     "by_bucket": ["attention_scores * by_bucket(attention.position_bias.table, 3)"],
     "by_clipped": ["attention_scores * by_clipped(attention.position_bias.table, 1)"],
     "by_heads": ["by_heads(x, attention.key.weight, 0.5)"],

@@ -156,6 +156,18 @@ EXAMPLES: dict[tuple[str, str], tuple[str, dict[str, Any], str]] = {
         "attention.position_bias.slopes = interpolated contradicts attention.position_bias.distances = logarithmic: "
         "slopes are of linear distances (E-43)",
     ),
+    ("attention.appended_key", "attention.position_bias"): (
+        "pre-appended-key",
+        {"attention": {"position_bias": {"distances": "linear"}}},
+        "attention.appended_key = learned contradicts attention.position_bias = {distances: linear}: "
+        "an appended key is at no distance from a query (E-44)",
+    ),
+    ("attention.appended_key", "attention.window"): (
+        "pre-appended-key",
+        {"attention": {"window": {"left": 1, "right": 1}}},
+        "attention.appended_key = learned contradicts attention.window = {left: 1, right: 1}: "
+        "an appended key is at no distance from a query (E-44)",
+    ),
     ("attention.window.left", "attention.window.right"): (
         "pre-gelu",
         {"attention": {"window": {"left": 0, "right": 0}}},

@@ -92,7 +92,7 @@ def test_what_stands_for_another_choice_by_a_slip_is_named(layer: str, choices: 
 def test_check_and_validate_warn_of_the_same_in_every_layer_of_the_specification() -> None:
     own = {name: as_check_says(layer) for name, layer in load().layers.items()}
     assert own == {name: as_validate_says(layer) for name, layer in load().layers.items()}
-    assert sum(map(bool, own.values())) == 24
+    assert sum(map(bool, own.values())) == 26
 
 
 def as_check_says(layer: Layer) -> list[str]:

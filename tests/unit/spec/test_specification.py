@@ -15,8 +15,8 @@ import yaml
 from encoder_conformance.oracle.golden.thinning import compared_tensors
 from encoder_conformance.platform.errors import InputError
 from encoder_conformance.platform.paths import IMPLS, SPECS
-from encoder_conformance.spec.families import RECOMMENDED_AT_MOST
 from encoder_conformance.spec.additions import ADDITIONS, Addition
+from encoder_conformance.spec.families import RECOMMENDED_AT_MOST
 from encoder_conformance.spec.load import Constants, clauses, load
 from encoder_conformance.spec.stages import SHAPES, stages
 from encoder_conformance.spec.steps import STEPS

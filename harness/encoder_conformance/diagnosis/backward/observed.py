@@ -133,7 +133,7 @@ class ObservedGradients:
     def _operands(self) -> Operands:
         inputs = given(self.case) if self.explained is None else self.explained.given
         layer = self.case.layer if self.explained is None else self.explained.layer
-        values = {**inputs.parameters, "x": inputs.x, **inputs.beside_x}
+        values = {**inputs.parameters, "x": inputs.x, **inputs.beside_x(layer)}
         return Operands(layer, values, softmax_choices(layer))
 
 

@@ -251,7 +251,7 @@ def operands_of(piece: Evidence, seen: Mapping[str, Array] = {}, within: str = "
     parameters = {
         name.removeprefix(start): value for name, value in inputs.parameters.items() if name.startswith(start)
     }
-    named = {**parameters, "x": inputs.x if x is None else x, **inputs.beside_x}
+    named = {**parameters, "x": inputs.x if x is None else x, **inputs.beside_x(piece.case.layer)}
     return Operands(piece.case.layer, {**named, **seen}, softmax_choices(piece.case.layer, number))
 
 
