@@ -17,6 +17,7 @@ from encoder_conformance.readers.onnx_file.layer.structure import FIRST_NORM, En
 from encoder_conformance.readers.onnx_file.layer.walk import PROJECTED, QK_NORMS
 from encoder_conformance.readers.onnx_file.tracing.expressions import (
     Activation,
+    Appended,
     Gate,
     Linear,
     Rotation,
@@ -178,6 +179,9 @@ def _more_choices(layer: EncoderLayer, where: str, findings: Findings) -> Iterat
     yield from _norm_of_heads(layer, where)
     yield from _rope(layer, where)
     yield from _of_branches(layer, where, findings)
+    if layer.appended_key is not None:
+        name = layer.first(Appended).name
+        yield _fact("attention.appended_key", layer.appended_key, f"{name!r} has one more than x has positions")
     weights = layer.first(Weights)
     if weights.cap:
         yield _fact("attention.softcap", weights.cap, f"scores {weights.of.name!r} go through cap · tanh(score / cap)")

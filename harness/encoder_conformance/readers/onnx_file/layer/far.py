@@ -122,14 +122,16 @@ def _visible(trace: SymbolicTrace, weights: Weights, run: FarRun, again: Callabl
     if not isinstance(view, View) or weights.name not in values:
         return None
     H = weights.shape[1] if view.operation.shape == weights.shape else 1
-    sizes = {"B": trace.B, "H": H, "Q": trace.S, "K": trace.S}
+    keys, more = weights.of.appended, weights.shape[-1] - trace.S
+    sizes = {"B": trace.B, "H": H, "Q": trace.S, "K": trace.S + more}
     layout = layout_of(view.index, "BHQK", sizes)
     if layout is None:
         return None
-    long = {"B": len(run.x), "H": H, "Q": S, "K": S}
+    long = {"B": len(run.x), "H": H, "Q": S, "K": S + more}
     if values[weights.name].size != prod(long.values()):  # a constant beside the scores made several items of one
         raise UnsupportedPattern(f"the weights {weights.name!r} are of more items than x is", "own_mask")
     seen = layout.stage(values[weights.name], "BHQK", tuple(long.values()), long) > 0
+    seen = np.delete(seen, 0 if keys.leads else -1, axis=-1) if keys is not None else seen
     if (seen != seen[:1]).any() and not _is_lost(weights, run, again):
         raise UnsupportedPattern(f"the weights {weights.name!r} hide other keys in each item", "own_mask")
     return np.asarray(seen.any(0))

@@ -73,7 +73,8 @@ class InferredLayer:
 
     def stage(self, name: str, values: Mapping[str, Array], B: int, S: int) -> Array:
         """A stage out of the values of a run at this batch and sequence."""
-        located, sizes = self.stages[name], {**self.sizes, "B": B, "S": S, "Q": S, "K": S}
+        keys = S + self.sizes["K"] - self.sizes["S"]
+        located, sizes = self.stages[name], {**self.sizes, "B": B, "S": S, "Q": S, "K": keys}
         shape = tuple(sizes[letter] for letter in axes_read(name).split())
         return located.layout.stage(values[located.tensor], letters(name), shape, sizes)
 
@@ -142,7 +143,8 @@ def _traced(graph: Graph, run: TracedRun, findings: Findings) -> tuple[InferredL
         findings.note("layer", "computes-with-integers", message)
     sizes = layer_sizes(with_attributes(described))
     B, S, heads = semantics.B, semantics.S, {"k": sizes.pop("K")}
-    inferred.sizes = sizes | heads | {"B": B, "S": S, "Q": S, "K": S}
+    keys = encoder.layers[0].first(Weights).shape[-1]
+    inferred.sizes = sizes | heads | {"B": B, "S": S, "Q": S, "K": keys}
     masked = set().union(*(graph.depending_on(mask.name) for mask in semantics.masks))
     inferred.stages = locate_stages(trace, encoder, masked, inferred.sizes)
     return inferred, described, far

@@ -15,7 +15,14 @@ from encoder_conformance.readers.onnx_file.layer.far import FarChoices, has_one_
 from encoder_conformance.readers.onnx_file.layer.plans import PLANS
 from encoder_conformance.readers.onnx_file.layer.structure import Encoder, EncoderLayer
 from encoder_conformance.readers.onnx_file.layer.walk import QK_NORMS, recorded
-from encoder_conformance.readers.onnx_file.tracing.expressions import Gain, Linear, RowMap, TracedNorm, WeightSource
+from encoder_conformance.readers.onnx_file.tracing.expressions import (
+    Appended,
+    Gain,
+    Linear,
+    RowMap,
+    TracedNorm,
+    WeightSource,
+)
 from encoder_conformance.spec.axes import Array
 from encoder_conformance.spec.dtypes import FORMATS
 
@@ -112,6 +119,8 @@ def _of_layer(layer: EncoderLayer, has_shift: bool, graph: Graph, dtype: np.dtyp
             found[f"{OWNERS[name]}.weight"] = _locate(weight, None, graph)
             if bias is not None:
                 found[f"{OWNERS[name]}.bias"] = _locate(bias, None, graph)
+        elif isinstance(step, Appended) and layer.appended_key == "learned":
+            found[f"{OWNERS[name]}.vector"] = _locate(step.vector.take(layer.columns[name]), None, graph)
         elif isinstance(step, RowMap) and isinstance(step.form, Gain):
             found[f"{OWNERS[name]}.gain"] = _locate(step.form.source, None, graph)
     return found

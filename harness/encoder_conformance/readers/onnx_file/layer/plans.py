@@ -24,7 +24,7 @@ def parallel_of(arranged: Arranged) -> Parallel | None:
 
 def _plan(arranged: Arranged, gated: bool) -> tuple[Step, ...]:
     bias = {"buckets": 2, "max_distance": 2}
-    taken = {"kv_heads": 1, "rope": {"theta": 2.0}, "position_bias": bias, "softcap": 1.0}
+    taken = {"kv_heads": 1, "rope": {"theta": 2.0}, "position_bias": bias, "softcap": 1.0, "appended_key": "learned"}
     normed = {"qk_norm": {"kind": "layer_norm", "over": "head", "shift": True}}
     return plan(
         with_attributes({

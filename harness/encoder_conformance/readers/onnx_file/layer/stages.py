@@ -14,6 +14,7 @@ from encoder_conformance.readers.onnx_file.layer.layout import Layout, Sizes, la
 from encoder_conformance.readers.onnx_file.layer.structure import Encoder, EncoderLayer
 from encoder_conformance.readers.onnx_file.layer.walk import PROJECTED, QK_NORMS
 from encoder_conformance.readers.onnx_file.tracing.expressions import (
+    Appended,
     Context,
     Operation,
     Scores,
@@ -57,12 +58,12 @@ class StageTarget:
 
 def axes_read(stage: str) -> str:
     """The letters of a stage's axes; k is the heads of keys and values, as K is the keys of pairs."""
-    return axes_of(stage).replace("K", "k")
+    return axes_of(stage).replace("K", "k").replace("S S", "S K")
 
 
 def letters(stage: str) -> str:
     """The letters of a stage's axes: queries and keys, and the features of heads, have axes of their own."""
-    return axes_read(stage).replace("S S", "Q K").replace("P", "H d").replace("G", "k d").replace(" ", "")
+    return axes_read(stage).replace("S K", "Q K").replace("P", "H d").replace("G", "k d").replace(" ", "")
 
 
 def locate_stages(trace: SymbolicTrace, encoder: Encoder, masked: set[str], sizes: Sizes) -> dict[str, StageTensor]:
@@ -91,6 +92,8 @@ def _of_layer(layer: EncoderLayer, sizes: Sizes) -> Iterator[tuple[str, StageTar
     H = layer.heads
     for stage, step in layer.steps.items():
         elements = np.arange(prod(step.shape))
+        if isinstance(step, Appended):
+            continue  # it shows as scores of one key more
         if isinstance(step, Context):
             yield stage, StageTarget(step, _by_heads(elements, H, sizes))
             yield "context_merged", StageTarget(step, elements)
@@ -98,7 +101,7 @@ def _of_layer(layer: EncoderLayer, sizes: Sizes) -> Iterator[tuple[str, StageTar
             yield from _of_columns(layer, stage, step, sizes)
         elif not isinstance(step, Scores | Weights | Weighed):
             yield stage, StageTarget(step, elements)
-        elif isinstance(step, Scores | Weights) and not layer.first(Scores).fused_in:
+        elif isinstance(step, Scores | Weights) and not layer.first(Scores).fused_in and not layer.leads:
             yield stage, _of_pairs(step, layer.first(Weights), elements)
     yield "output", _whole(layer.output, last=True)
 

@@ -8,6 +8,7 @@ from encoder_conformance.readers.onnx_file.layer.known_instead import adds_atten
 from encoder_conformance.readers.onnx_file.layer.plans import PLANS, Arranged, parallel_of, placement_of
 from encoder_conformance.readers.onnx_file.layer.walk import NORMED_SKIP, QK_NORMS, STAGES, Difference, Walk
 from encoder_conformance.readers.onnx_file.tracing.expressions import (
+    Appended,
     Operation,
     Scores,
     Sum,
@@ -17,7 +18,7 @@ from encoder_conformance.readers.onnx_file.tracing.expressions import (
 )
 from encoder_conformance.readers.onnx_file.tracing.features import Feature
 from encoder_conformance.spec.axes import Array
-from encoder_conformance.spec.layer import Parallel, Placement
+from encoder_conformance.spec.layer import AppendedKey, Parallel, Placement
 
 Kind = TypeVar("Kind", bound=Operation)
 _WITH_FIRST_NORM: tuple[Arranged, ...] = ("pre", "sandwich")
@@ -79,6 +80,17 @@ class EncoderLayer:
     @property
     def heads(self) -> int:
         return self.first(Scores).shape[1]
+
+    @property
+    def appended_key(self) -> AppendedKey | None:
+        """The key and the value of each head that no position has (E-44): numbers of the file's own, or 0."""
+        own = [step.vector.take(self.columns[name]) for name, step in self.of(Appended).items()]
+        return None if not own else "learned" if any(each.value.any() for each in own) else "zero"
+
+    @property
+    def leads(self) -> bool:
+        """Whether that key stands before those of the positions: scores then are in another order than stages are."""
+        return any(step.leads for step in self.of(Appended).values())
 
     @property
     def head_dim(self) -> int:

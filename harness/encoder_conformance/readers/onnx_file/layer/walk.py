@@ -20,6 +20,7 @@ from encoder_conformance.readers.onnx_file.layer.known_instead import (
 from encoder_conformance.readers.onnx_file.layer.plans import PLANS
 from encoder_conformance.readers.onnx_file.tracing.expressions import (
     Activation,
+    Appended,
     Context,
     Gain,
     Gate,
@@ -59,6 +60,7 @@ OPTIONAL: Mapping[str, Callable[[Operation], bool]] = {
     "rotation": lambda found: isinstance(found, RowMap) and isinstance(found.form, Rotation) and found.form.is_plain,
     "by_feature": lambda found: isinstance(found, RowMap) and isinstance(found.form, Gain) and found.form.is_whole,
     "times": lambda found: isinstance(found, Weighed),
+    "append": lambda found: isinstance(found, Appended),
     "norm": lambda found: isinstance(found, TracedNorm),
 }
 """Form of a step that a layer may leave out → whether an operation is it. A step of another form leaves its value as it

@@ -8,7 +8,9 @@ import onnx
 
 from encoder_conformance.readers.onnx_file.graph.nodes import attributes_of, node_label
 from encoder_conformance.readers.onnx_file.tracing.expressions import (
+    Appended,
     Context,
+    Operation,
     Scores,
     UnsupportedPattern,
     Value,
@@ -42,33 +44,35 @@ def attention_product(table: ValueTable, node: onnx.NodeProto, one: View, two: V
 
 
 def _scores(table: ValueTable, name: str, product: Product, one: View, two: View) -> View:
-    """Features by features, both indices in the axes of `product`: the scores [B, H, S, S]."""
+    """Features by features, both indices in the axes of `product`: the scores [B, H, S, S], or of one key more."""
     if isinstance(one.operation, Scores | Weights) or isinstance(two.operation, Scores | Weights):
         raise UnsupportedPattern("a product of attention's scores")
-    B, S = table.B, table.S
+    B = table.B
     if _is_of_one_position(product, one) and _is_of_one_position(product.swapped(), two):
         raise UnsupportedPattern("scores of the heads of one position", "heads_beside")
     product, second = for_each_sharing(product, one.index, two.index, one.index // one.operation.shape[-1])
     other, first = for_each_sharing(product.swapped(), second, one.index, second // two.operation.shape[-1])
     a, b, spread_out = as_blocks(other.swapped(), first, second)  # [P, R, d]
-    place_a, item_a, features_a = _side(a, one.operation.shape[-1], S, 0)
-    place_b, item_b, features_b = _side(b, two.operation.shape[-1], S, 1)
+    (Q, K), (F, G) = (tuple(side.operation.shape[at] for side in (one, two)) for at in (0, -1))
+    Q, K = Q // B, K // B
+    place_a, item_a, features_a = _side(a, F, Q, 0)
+    place_b, item_b, features_b = _side(b, G, K, 1)
     if not np.array_equal(item_a, item_b):
         raise UnsupportedPattern(
             "a product of the positions of one item with those of another: attention across the batch"
         )
     head, heads_a, heads_b = _heads(features_a, features_b)
     H = len(heads_a)
-    if len(a) != B * H or a.shape[1] != S or b.shape[1] != S:
-        fewer = min(a.shape[1], b.shape[1]) < S
+    if len(a) != B * H or a.shape[1] != Q or b.shape[1] != K:
+        fewer = a.shape[1] < Q or b.shape[1] < K
         if not fewer and len(a) > B * H:
             raise UnsupportedPattern(
                 f"{len(a) // B} heads have the scores of {H}, as where a key that several share takes the query's place"
             )
         feature: Feature = "one_key" if a.shape[1] == b.shape[1] == 1 else "blocks"
         raise UnsupportedPattern("scores of some of the positions alone", feature if fewer else None)
-    label = (((item_a * H + head)[:, None, None] * S + place_a[:, :, None]) * S) + place_b[:, None, :]
-    scores = Scores((B, H, S, S), name, one, two, heads_a, heads_b)
+    label = (((item_a * H + head)[:, None, None] * Q + place_a[:, :, None]) * K) + place_b[:, None, :]
+    scores = Scores((B, H, Q, K), name, one, two, heads_a, heads_b)
     return View(scores, spread_out(label), one.factor * two.factor)
 
 
@@ -119,26 +123,26 @@ def _heads(first: Array, second: Array) -> tuple[Array, Array, Array]:
 
 
 def _context(table: ValueTable, name: str, product: Product, one: View, two: View) -> View:
-    """Weights [B, H, S, S] by value, both indices in the axes of `product`: the context [N, H · d], head by head."""
+    """Weights [B, H, Q, K] by value, both indices in the axes of `product`: the context [N, H · d], head by head."""
     if isinstance(two.operation, Scores | Weights):
         raise UnsupportedPattern("a product of attention's weights with each other")
-    weights, S = one.operation, table.S
+    weights = one.operation
     assert isinstance(weights, Weights)
-    B, H = weights.shape[:2]
-    product, value = for_each_sharing(product, one.index, two.index, one.index // S % S)
+    B, H, S, K = weights.shape
+    product, value = for_each_sharing(product, one.index, two.index, one.index // K % S)
     two = replace(two, index=value)
     w, v, spread_out = as_blocks(product, one.index, two.index)  # [P, Q, K], [P, d, K]
     item_head = constant_along(
-        constant_along(w // (S * S), 2, "weights of several heads in one sum"), 1, "weights of several heads"
+        constant_along(w // (S * K), 2, "weights of several heads in one sum"), 1, "weights of several heads"
     )
     item, head = item_head // H, item_head % H
-    query = w // S % S
+    query = w // K % S
     if not (query == query[:, :, :1]).all():
         raise UnsupportedPattern(f"at {weights.name!r}", "softmax_over_queries")
-    key = constant_along(w % S, 1, "weights whose keys differ from one query to the next")
+    key = constant_along(w % K, 1, "weights whose keys differ from one query to the next")
     F = two.operation.shape[-1]
     position = constant_along(v // F, 1, "values of several positions in one sum")  # [P, K]
-    if not np.array_equal(position, item[:, None] * S + key):
+    if not np.array_equal(position, item[:, None] * K + key) or _leads(weights.of.appended) != _leads(two.operation):
         others = "attention weights that meet the values of other positions than those of their keys"
         raise UnsupportedPattern(others, arranged=1)
     features = constant_along(v % F, 2, "features of value that differ from one position to the next")  # [P, d]
@@ -151,6 +155,11 @@ def _context(table: ValueTable, name: str, product: Product, one: View, two: Vie
     label = (item[:, None] * S + query[:, :, 0])[:, :, None] * (H * d) + head[:, None, None] * d + np.arange(d)
     context = Context((B * S, own.size), name, weights, two, own)
     return View(context, spread_out(label), one.factor * two.factor)
+
+
+def _leads(keys: Operation | None) -> bool:
+    """Whether a key, or a value, that no position has stands before those of the positions."""
+    return isinstance(keys, Appended) and keys.leads
 
 
 def attention_operator(table: ValueTable, node: onnx.NodeProto) -> list[Value]:
@@ -172,6 +181,8 @@ def attention_operator(table: ValueTable, node: onnx.NodeProto) -> list[Value]:
     key, value = (replace(view, index=np.repeat(view.index, times, axis=1)) for view in (key, value))
     scores = _scores(table, node.output[0], Product("bhid", "bhjd", "bhij"), query, key)
     assert isinstance(scores.operation, Scores)
+    if scores.operation.appended is not None:
+        raise UnsupportedPattern(f"Attention of them, {node_label(node)}", "own_keys")
     scale = float(attributes.get("scale", 0.0) or query.index.shape[-1] ** -0.5) * scores.factor
     scores.operation.fused_in = node_label(node)
     weights = _fused(table, node, scores.operation, scale)

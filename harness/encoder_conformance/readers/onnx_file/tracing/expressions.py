@@ -192,6 +192,16 @@ class Gate(Operation):
 
 
 @dataclass(eq=False)
+class Appended(Operation):
+    """Keys or values, and one of each head that no position has (E-44): [B · (S + 1), F], item by item. `vector` [F]:
+    its numbers. `leads`: whether it stands before those of the positions, and not behind them."""
+
+    of: "View"
+    vector: WeightSource
+    leads: bool
+
+
+@dataclass(eq=False)
 class Scores(Operation):
     """The product of `first` and `second`; `*_heads` [H, d] are the features of each head in that side's operation."""
 
@@ -202,6 +212,12 @@ class Scores(Operation):
     fused_in: str = ""
     """The Attention node that computes scores, weights and context in one; "" where each is a node."""
 
+    @property
+    def appended(self) -> Appended | None:
+        """The keys, where one of them is no position's."""
+        sides = self.first.operation, self.second.operation
+        return next((side for side in sides if isinstance(side, Appended)), None)
+
 
 @dataclass(eq=False)
 class Weights(Operation):
@@ -209,7 +225,7 @@ class Weights(Operation):
     scale: float
     query_first: bool
     constant: Array | None
-    """A constant that the file adds to the scores, [B, H, Q, K]."""
+    """A constant that the file adds to the scores, [B, H, Q, K], of the positions' keys."""
     scaled: str
     """The graph value that is the scores, or a query's or a key's features, times a number."""
     cap: float = 0.0

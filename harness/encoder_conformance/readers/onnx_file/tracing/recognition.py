@@ -16,6 +16,7 @@ from encoder_conformance.readers.onnx_file.tracing.activations import (
     activation_of,
     probe,
 )
+from encoder_conformance.readers.onnx_file.tracing.appended import of_positions
 from encoder_conformance.readers.onnx_file.tracing.expressions import (
     Activation,
     Constant,
@@ -232,12 +233,14 @@ def _softmax(table: ValueTable, name: str, expression: Expression, function: Fun
             said = f"{reason}, at {_masked_at(table, name, scores)!r}"
             raise UnsupportedPattern(said, "softcap" if capped else reason.feature) from None
         raise UnsupportedPattern(str(reason), "softcap" if capped else reason.feature) from None
-    added = _added(table, name, scores) if form.constant is not None and biases_positions(form.constant) else ()
+    constant = of_positions(scores, form.constant, expression.axis)
+    added = _added(table, name, scores) if constant is not None and biases_positions(constant) else ()
     first = expression.axis == -1
     scaled = _scaled_at(table, name, scores)
-    weights = Weights(scores.shape, name, scores, form.scale, first, form.constant, scaled, form.cap, added)
+    B, H, Q, K = scores.shape
+    shape = scores.shape if first else (B, H, K, Q)
+    weights = Weights(shape, name, scores, form.scale, first, constant, scaled, form.cap, added)
     if expression.axis == -2:
-        Q, K = scores.shape[-2:]
         index = index // (Q * K) * (Q * K) + index % K * Q + index // K % Q
     return View(table.intern((id(scores), form.scale, expression.axis), weights), index)
 

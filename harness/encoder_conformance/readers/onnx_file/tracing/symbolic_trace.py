@@ -23,6 +23,7 @@ from encoder_conformance.readers.onnx_file.graph.operators import (
     REDUCTIONS,
     ROWWISE,
 )
+from encoder_conformance.readers.onnx_file.tracing.appended import appended
 from encoder_conformance.readers.onnx_file.tracing.attention import attention_operator, attention_product
 from encoder_conformance.readers.onnx_file.tracing.biases import is_of_features, takes_bias, with_bias
 from encoder_conformance.readers.onnx_file.tracing.expressions import (
@@ -38,7 +39,6 @@ from encoder_conformance.readers.onnx_file.tracing.expressions import (
     RowMap,
     Scores,
     Sum,
-    TracedInput,
     Unknown,
     UnsupportedPattern,
     Value,
@@ -65,14 +65,6 @@ from encoder_conformance.readers.onnx_file.tracing.weighted_means import feature
 from encoder_conformance.spec.axes import Array
 
 _NOT_TURNED_BACK = "heads are put together without a transpose: a row of their product is of several positions"
-_MORE_OF: Mapping[type[Operation], Feature] = {
-    TracedInput: "padded",
-    Sum: "padded",
-    Linear: "own_keys",
-    Scores: "no_softmax",
-    Weights: "second_softmax",
-}
-"""What gets more of its like, that is not x's → what that shows."""
 
 
 class SymbolicTrace(ValueTable):
@@ -171,8 +163,7 @@ class SymbolicTrace(ValueTable):
             raise UnsupportedPattern(f"{node.op_type} by what x holds")
         dependent = [value for value in values if isinstance(value, View | Expression)]
         if len(dependent) < len(values):
-            feature = _MORE_OF.get(type(dependent[0].operation))
-            raise UnsupportedPattern(f"{node.op_type} of x and something that does not depend on it", feature)
+            return [appended(self, node, dict(zip(data, values, strict=True)))]
         first = dependent[0]
         if any(value.operation is not first.operation for value in dependent):
             dependent = [*put_together([view_of(self, name) for name in data])]

@@ -33,8 +33,7 @@ SENTENCES: dict[Feature, tuple[str, str]] = {
         _SOURCE,
     ),
     "own_keys": (
-        "there are keys and values beside those of the positions, as add_bias_kv and add_zero_attn add; in the "
-        "specification each is a position's",
+        "there are keys and values beside those of the positions, otherwise than one of each head (E-44)",
         _SOURCE,
     ),
     "by_place": (
