@@ -125,6 +125,8 @@ def test_only_what_is_faint_changes_no_number_where_it_says_something_else(layer
         ("kv-heads-tiled", "sandwich-window", Inapplicable.ONE_KV_HEAD),
         ("heads-by-reshape-at-key", "sandwich-window", Inapplicable.ONE_HEAD),
         ("window-missing", "pre-gelu", Inapplicable.NO_WINDOW),
+        ("appended-key-missing", "pre-gelu", Inapplicable.NONE_APPENDED),
+        ("appended-key-hidden", "pre-zero-key", None),
         ("window-turned-about", "pre-window-shiftless", Inapplicable.SAME_SIDES),
         ("gate-sigmoid", "pre-rms-silu", Inapplicable.UNGATED),
         ("gate-activates-product", "pre-rms-silu", Inapplicable.UNGATED),

@@ -1,6 +1,6 @@
 """The last lines of a check: the verdict, its causes, the place in the source, the number, and what to run next."""
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from encoder_conformance.commands.check.covered import up_to
@@ -262,6 +262,13 @@ def _cause(found: Diagnosis, formats: str) -> str:
     return f"{HEADINGS['explained']}: {' '.join(found.sentences).rstrip('.')} ({names}).{stage}{others}"
 
 
+_KEYS: Mapping[str, tuple[str, ...]] = {
+    "attention.position_bias": ("buckets-", "position-bias-"),
+    "attention.appended_key": ("appended-key-",),
+}
+"""Key of the layer → what the names of the deviations begin with that are of it."""
+
+
 def _place(part: PartResult) -> str:
     """The line of source of the first error that has one, of what could not be judged that which says why; else of what
     is no layer's, or is read in another's place, which comes first where nothing explains what fails; or, where there
@@ -280,9 +287,10 @@ def _place(part: PartResult) -> str:
     keys = [key for key, _, _ in differences(read, stated)] if read is not None and stated is not None else []
     stages = [each.first_stage for each in part.diagnoses if each.first_stage]
     stages += [one.stage for each in part.diagnoses if each.of == "backward" for one in each.equations]
-    masks = [argument_key(mask.argument) for mask in described.masks] if _is_of("mask-", part.diagnoses) else []
-    distances = ["attention.position_bias"] if _is_of(("buckets-", "position-bias-"), part.diagnoses) else []
-    names = [*keys, *masks, *distances, *(name for stage in stages for name in _of_stage(described, stage))]
+    of_masks = _is_of(("mask-", "appended-key-hidden"), part.diagnoses)
+    masks = [argument_key(mask.argument) for mask in described.masks] if of_masks else []
+    own = [key for key, prefixes in _KEYS.items() if _is_of(prefixes, part.diagnoses)]
+    names = [*keys, *masks, *own, *(name for stage in stages for name in _of_stage(described, stage))]
     return next((described.lines[name] for name in names if name in described.lines), "")
 
 

@@ -220,7 +220,7 @@ def _scaled_behind(size: Callable[[BHST, BHTd], int]) -> Step:
 _ATTEND: dict[str, Step] = {
     "standard": attend,
     # Each position keeps its own value.
-    "identity": forward_only(lambda a, scores, value, softmax, **rotation: value),
+    "identity": forward_only(lambda a, scores, value, softmax, **rotation: value[:, :, : scores.shape[2]]),
     **{f"in-{dtype}": _context_in(dtype) for dtype in ("bfloat16", "float16", "tf32")},
     "in-float32": forward_only(_context_in_float32),
     "of-turned-values": forward_only(_of_turned_values),

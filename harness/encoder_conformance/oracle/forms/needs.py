@@ -40,6 +40,7 @@ class Inapplicable(Enum):
     ONE_KV_HEAD = "one head of keys serves every head of queries"
     OWN_HEAD_SIZE = "a head has its share of d_model"
     NO_WINDOW = "the layer has no window"
+    NONE_APPENDED = "every key of the layer is a position's"
     SAME_SIDES = "the window reaches as far before a query as after it"
     UNGATED = "the feed-forward network has no gate"
     NO_CAP = "scores are not capped"
@@ -116,6 +117,7 @@ OWN_WIDTH = of_layer(
     lambda layer: layer.head_dim * layer.attention.num_heads != layer.d_model, Inapplicable.OWN_HEAD_SIZE
 )
 NOT_BY_HEAD_DIM = of_layer(lambda layer: layer.scaled_by != layer.head_dim, Inapplicable.OWN_CHOICE)
+APPENDED = of_layer(lambda layer: layer.attention.appended_key is not None, Inapplicable.NONE_APPENDED)
 WINDOW = of_layer(lambda layer: layer.attention.window is not None, Inapplicable.NO_WINDOW)
 UNEVEN_WINDOW = of_layer(
     lambda layer: layer.attention.window is not None and layer.attention.window.left != layer.attention.window.right,

@@ -13,6 +13,7 @@ from encoder_conformance.oracle.arithmetic import Arithmetic
 from encoder_conformance.oracle.forms.form import Form
 from encoder_conformance.oracle.forms.forward_only import in_float32_of, left_on, narrowed
 from encoder_conformance.oracle.forms.needs import (
+    APPENDED,
     CAPPED,
     EMPTY_ROW,
     MASK,
@@ -321,8 +322,26 @@ _WINDOWS: dict[str, Seen] = {
     "window-beside-no-mask": _beside_no_mask,
     "window-or-mask": _or_mask,
 }
+
+
+def _without_appended(*, masked: bool) -> Callable[..., MaskedSoftmax]:
+    """The keys of positions alone (E-44); `masked`: only where a mask is given."""
+
+    def softmax(a: Arithmetic, scores: BHST, mask: Any, **right: Any) -> MaskedSoftmax:
+        of_position = np.arange(scores.shape[-1]) < scores.shape[-1] - 1
+        if mask is None:
+            return masked_softmax(a, scores, None if masked else of_position[None, None, None], **right)
+        return masked_softmax(a, scores, mask & of_position, **right)
+
+    return softmax
+
+
+_OF_APPENDED = {
+    "appended-missing": _without_appended(masked=False),
+    "appended-hidden": _without_appended(masked=True),
+}
 _SOFTMAX = {
-    **{name: _windowed(form) for name, form in (_OF_MASK | _OF_CAP).items()},
+    **{name: _windowed(form) for name, form in (_OF_MASK | _OF_CAP | _OF_APPENDED).items()},
     **{name: _windowed(masked_softmax, seen) for name, seen in _WINDOWS.items()},
 }
 
@@ -337,6 +356,8 @@ SOFTMAX = Form(
         "empty-row-zero": (EMPTY_ROW, not_its_row("zero"), ROW_SPECIFIED),
         "cap-over-mask": (CAPPED, MASK),
         "weights-capped": (CAPPED,),
+        "appended-missing": (APPENDED,),
+        "appended-hidden": (APPENDED, MASK),
         **dict.fromkeys(_WINDOWS, (WINDOW,)),
         **dict.fromkeys(("window-turned-about", "window-of-one-side"), (WINDOW, UNEVEN_WINDOW)),
         **dict.fromkeys(("window-beside-no-mask", "window-or-mask"), (WINDOW, MASK)),

@@ -204,7 +204,7 @@ def _of_each_place(sources: Mapping[str, str], read: Mapping[str, tuple[str, ...
             yield from ((read_for(place), line) for place, line in zip(places, read[own], strict=True))
 
 
-_ADDED = ("bias", "shift")
+_ADDED = ("bias", "shift", "vector")
 _BEGUN_AS_NOTHING = ". Where a model sets that to 0, check the model, and name the part with --at PATH"
 
 

@@ -14,6 +14,8 @@ _WORDS: Mapping[str, tuple[str, ...]] = {
     "attention.output": ("out", "o", "wo", "proj", "dense", "output", "merge"),
     "attention.query_norm": ("q_norm", "query_norm", "q_ln", "norm_q", "q"),
     "attention.key_norm": ("k_norm", "key_norm", "k_ln", "norm_k", "k"),
+    "attention.appended_key": ("bias_k", "null_k", "null_key", "k"),
+    "attention.appended_value": ("bias_v", "null_v", "null_value", "v"),
     "attention.position_bias": ("relative_attention_bias", "rel_attn_embed", "position_bias", "relative", "bias"),
     "feed_forward.gate": ("gate", "gate_proj", "wi_0", "w1", "fc1_g"),
     "feed_forward.hidden": ("linear1", "fc1", "intermediate", "lin1", "w1", "up", "hidden", "fc", "expand", "in"),
@@ -30,6 +32,7 @@ _KINDS = {
     "gain": ("weight", "gamma", "gain", "scale", "g"),
     "shift": ("bias", "beta", "shift", "b"),
     "table": ("weight", "table", "embedding", "bias"),
+    "vector": ("bias_k", "bias_v", "k", "v", "kv"),
 }
 
 

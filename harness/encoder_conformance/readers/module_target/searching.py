@@ -26,7 +26,7 @@ from encoder_conformance.spec.parameters import without_prefix
 Elements = dict[str, Array]
 _QKV = ("attention.query", "attention.key", "attention.value")
 _OTHER_NORM = {"norm1": "norm2", "norm2": "norm1"}
-_ZEROS = (".bias", ".shift")
+_ZEROS = (".bias", ".shift", ".vector")
 """Ends of the names of what adds nothing where it is absent."""
 _CANDIDATES = 192
 _MATCH = {"float64": 1e-9, "float32": 3e-5}

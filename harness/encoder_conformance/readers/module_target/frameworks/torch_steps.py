@@ -174,7 +174,9 @@ class _Operators(SeesOperators):
         if not self.products and keys not in self._sizes:
             if keys < self._sizes[1]:
                 yield "one_key" if queries == keys == 1 else "blocks"
-            elif queries == self._sizes[1]:  # what is filled up to a multiple has more queries, too
+            elif (
+                queries == self._sizes[1] and keys > queries + 1
+            ):  # one is E-44's; filled up, there are more queries too
                 yield "own_keys"
         self.products += 1
         code = code_in(extract_stack(), ("torch",))

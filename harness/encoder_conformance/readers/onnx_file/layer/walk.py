@@ -384,6 +384,8 @@ def formula(operation: Operation, depth: int = 3) -> str:
             return f"({inner(operation.one.operation)} + {inner(operation.other.operation)})"
         case Gate():
             return f"({inner(operation.one.operation)} · {inner(operation.other.operation)})"
+        case Appended():
+            return inner(operation.of.operation)
         case RowMap() | Weighed():
             return f"mapped({inner(operation.of.operation)})"
     return repr(operation.name)
