@@ -5,7 +5,7 @@ Shapes: B batch, S queries, T keys, D d_model, H num_heads, K heads of keys and 
     query, key, value      kernel [D, H or K, d], bias [H or K, d]; where the heads share them (E-12) [d, d], [d]
     query_norm, key_norm   those of a norm, if there is one (E-27)
     position_bias          table [R, H], if there is one (E-23)
-    appended_key           vector [H · d], a key that no position has (E-44); and appended_value
+    appended_key           vector [K · d], a key that no position has (E-44); and appended_value
     output                 kernel [H, d, D], bias [D]
 """
 
@@ -94,9 +94,11 @@ class Attention:
         self, p: Tree, x: Array, masks: Masks, tap: Tap[Array], drop: Drop, memory: Array | None = None
     ) -> Array:
         """[B, S, D]. Keys and values are made of `memory` [B, T, D] where it is given (E-17), and else of x."""
-        q, k, _ = heads = self.project(p, x, x if memory is None else memory, masks.positions, tap)
+        heads = self.project(p, x, x if memory is None else memory, masks.positions, tap)
         if self.is_appended:
             heads, masks = beside_appended(p, heads, masks)
+        q, k, v = heads
+        heads = (q, *(jnp.repeat(each, self.num_heads // k.shape[2], axis=2) for each in (k, v)))  # E-28
         if self.window is not None:
             masks = masks._replace(allowed=self.window.joined(masks.allowed, x.shape[1]))
         own_bias = None
@@ -127,7 +129,7 @@ class Attention:
                 heads = seen(f"{name}_heads_norm", self.norm(p[f"{name}_norm"], heads))
             if self.rotation is not None and name != "value":
                 heads = seen(f"{name}_rotated", self.rotation(heads, positions))
-            return jnp.repeat(heads, self.num_heads // heads.shape[2], axis=2)  # E-28
+            return heads
 
         def seen(name: str, heads: Array) -> Array:
             """[B, S, H, d], seen as [B, H, S, d]."""

@@ -38,7 +38,7 @@ class SharedByHeads(layers.Dense):
 
 
 class Appended(layers.Layer):
-    """One key, or one value, of each head behind those of the positions (E-44), [H · d]; without a `size` it is 0."""
+    """One key, or one value, of each head behind those of the positions (E-44), [K · d]; without a `size` it is 0."""
 
     def __init__(self, size: int | None, **kwargs: Any) -> None:
         super().__init__(**kwargs)
@@ -48,7 +48,7 @@ class Appended(layers.Layer):
         self.vector = None if self.size is None else self.add_weight(shape=(self.size,), name="vector")
 
     def call(self, heads: Tensor) -> Tensor:
-        """[B, T, H, d] to [B, T + 1, H, d]."""
+        """[B, T, K, d] to [B, T + 1, K, d]."""
         last = ops.zeros_like(heads[:, :1])
         return ops.concatenate(
             [heads, last if self.vector is None else last + ops.reshape(self.vector, last.shape[2:])], 1
@@ -147,11 +147,13 @@ class MultiHeadAttention(layers.Layer):
         k = tap("key", self.key(keys))  # [B, T, K · d]
         v = tap("value", self.value(keys))
         q = self.by_heads("query", q, self.query_norm, positions, tap)  # [B, S, H, d]
-        k = self.by_heads("key", k, self.key_norm, positions, tap)
+        k = self.by_heads("key", k, self.key_norm, positions, tap)  # [B, T, K, d]
         v = self.by_heads("value", v, None, None, tap)
         if self.options.appended is not None:
             k, v = self.appended_key(k), self.appended_value(v)
             attention_mask, bias = beside_appended(attention_mask, True), beside_appended(bias, 0.0)
+        if (times := self.num_heads // k.shape[2]) > 1:  # E-28
+            k, v = (ops.repeat(each, times, axis=2) for each in (k, v))
         if self.options.window is not None:
             attention_mask = self.options.window.joined(attention_mask, x)
         own = None if self.options.position_bias is None else self.options.position_bias(q, k)
@@ -182,8 +184,7 @@ class MultiHeadAttention(layers.Layer):
             heads = seen(f"{name}_heads_norm", norm(heads))
         if self.options.rotation is not None and name != "value":
             heads = seen(f"{name}_rotated", self.options.rotation(heads, positions))
-        times = self.num_heads // heads.shape[2]
-        return heads if times == 1 else ops.repeat(heads, times, axis=2)  # E-28
+        return heads
 
     def written_out(
         self,

@@ -123,8 +123,8 @@ def options_of(layer: Description, dtype: str, number: int) -> dict[str, Any]:
         )
         options["over_all"] = norm["over"] == "all"
     if kind := chosen.get("appended_key"):
-        H, _, d = Heads.of(layer)
-        size = H * d if kind == "learned" else None
+        _, K, d = Heads.of(layer)
+        size = K * d if kind == "learned" else None
         options["appended"] = tuple(Appended(size, name=f"appended_{of}", dtype=dtype) for of in ("key", "value"))
     return {**options, "softcap": chosen.get("softcap"), "head_dim": chosen.get("head_dim")}
 

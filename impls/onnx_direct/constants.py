@@ -60,7 +60,7 @@ def _shapes(described: "Layer") -> dict[str, Any]:
         "second_axis": [1],
         "split": [0, 0, H, d],
         "merged": [0, 0, H * d],
-        "heads_of_one": [H, 1, d],
+        "heads_of_one": [described.attention.kv_heads or H, 1, d],
         "pairs": [0, -1],
         "column_shape": [-1, 1],
         "nothing": [0],

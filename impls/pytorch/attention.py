@@ -42,14 +42,14 @@ class SharedByHeads(nn.Linear):
 
 
 class Appended(nn.Module):
-    """One key, or one value, of each head behind those of the positions (E-44), [H · d]; without a `size` it is 0."""
+    """One key, or one value, of each head behind those of the positions (E-44), [K · d]; without a `size` it is 0."""
 
     def __init__(self, size: int | None) -> None:
         super().__init__()
         self.vector = None if size is None else nn.Parameter(torch.zeros(size))
 
     def forward(self, heads: Tensor) -> Tensor:
-        """[B, H, T, d] to [B, H, T + 1, d]."""
+        """[B, K, T, d] to [B, K, T + 1, d]."""
         B, H, _, d = heads.shape
         last = heads.new_zeros(B, H, 1, d) if self.vector is None else self.vector.view(1, H, 1, d).expand(B, H, 1, d)
         return torch.cat((heads, last), dim=2)
@@ -123,10 +123,10 @@ class MultiHeadAttention(nn.Module):
         if (rotation := self.options.rotation) is not None:
             q, k = (rotation(each, masks.positions) for each in (q, k))
             q, k = tap("query_rotated", q), tap("key_rotated", k)
-        if (times := self.num_heads // k.shape[1]) > 1:  # E-28
-            k, v = (each.repeat_interleave(times, dim=1) for each in (k, v))
         if self.options.appended is not None:
             k, v, masks = self.appended_key(k), self.appended_value(v), masks.beside_appended()
+        if (times := self.num_heads // k.shape[1]) > 1:  # E-28
+            k, v = (each.repeat_interleave(times, dim=1) for each in (k, v))
         if self.options.window is not None:
             masks = masks._replace(allowed=self.options.window.joined(masks.allowed, x))
         is_fused = tap is untapped and self.softmax.is_fused and self.options.softcap is None

@@ -107,7 +107,7 @@ def options_of(layer: Description, number: int) -> dict[str, Any]:
         norms = tuple(made_norm(norm["kind"], size, layer["norm"]["epsilon"], shift=norm["shift"]) for size in sizes)
         options["norms_of_heads" if norm["over"] == "head" else "norms"] = norms
     if kind := chosen.get("appended_key"):
-        size = H * d if kind == "learned" else None
+        size = K * d if kind == "learned" else None
         options["appended"] = Appended(size), Appended(size)
     return {**options, "softcap": chosen.get("softcap")}
 

@@ -171,6 +171,24 @@ class AddsNumbersOfDistances(linen.Module):
         return x + linen.Dense(D)(linen.gelu(linen.Dense(HIDDEN)(y)))
 
 
+class KeyOfNoPosition(linen.Module):
+    """A key and a value of each head beside those of the positions."""
+
+    @linen.compact
+    def __call__(self, x: jax.Array) -> jax.Array:
+        y, drawn = linen.LayerNorm(use_fast_variance=False)(x), linen.initializers.normal(1.0)
+        q, k, v = (linen.DenseGeneral((H, D // H))(y) for _ in range(3))
+        own = (self.param(f"null_{name}", drawn, (H, D // H)) for name in ("key", "value"))
+        k, v = (
+            jnp.concatenate([each, jnp.broadcast_to(last, (len(x), 1, H, D // H))], 1)
+            for each, last in zip((k, v), own, strict=True)
+        )
+        weights = linen.softmax(jnp.einsum("bqhd,bkhd->bhqk", q, k) / (D // H) ** 0.5)
+        x = x + linen.DenseGeneral(D, axis=(-2, -1))(jnp.einsum("bhqk,bkhd->bqhd", weights, v))
+        y = linen.LayerNorm(use_fast_variance=False)(x)
+        return x + linen.Dense(D)(linen.gelu(linen.Dense(HIDDEN)(y)))
+
+
 class LosesByDistance(linen.Module):
     """Of each head's scores a slope times the distance is taken, as ALiBi has it."""
 

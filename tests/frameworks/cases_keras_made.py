@@ -171,6 +171,28 @@ class NormsAgainInAGraph(DividedByItsSize):
         return self.norm1(x + self.down(self.up(x)))  # by the first norm
 
 
+class KeyOfNoPosition(HandsAListOn):
+    """A key and a value beside those of the positions, [1, 1, d_model] each."""
+
+    def build(self, shape: Any) -> None:
+        own = [
+            self.add_weight(shape=(1, 1, shape[-1]), name=name, initializer="normal") for name in ("bias_k", "bias_v")
+        ]
+        self.bias_k, self.bias_v = own
+
+    def call(self, x: Any) -> Any:  # type: ignore[override]
+        own = self.attention
+        q = own.cut(own.q(x))
+        k, v = (
+            own.cut(tf.concat([part(x), tf.tile(last, [tf.shape(x)[0], 1, 1])], 1))
+            for part, last in ((own.k, self.bias_k), (own.v, self.bias_v))
+        )
+        weights = tf.nn.softmax(tf.matmul(q, k, transpose_b=True) / q.shape[-1] ** 0.5)
+        made = tf.transpose(tf.matmul(weights, v), (0, 2, 1, 3))
+        x = self.norm1(x + own.o(tf.reshape(made, tf.shape(x))))
+        return self.norm2(x + self.down(self.up(x)))
+
+
 class LosesByDistance(HandsAListOn):
     """Of each head's scores a slope times the distance is taken, as ALiBi has it."""
 

@@ -412,15 +412,6 @@ class SquashedForNorms(Plain):
         return _Squashed(self.D)
 
 
-class KeysOfNoPosition(Plain):
-    def __init__(self) -> None:
-        super().__init__()
-        self.attention = nn.MultiheadAttention(16, 2, add_bias_kv=True, batch_first=True)
-
-    def attend(self, x: Tensor, ignore: Tensor | None) -> Tensor:
-        return self.attention(x, x, x, key_padding_mask=ignore, need_weights=False)[0]
-
-
 class KeysOfNoPositionTurned(HandNorm):
     """As ESM-1's: x is [sequence, batch, d_model], and one more key is turned by its place as those of positions."""
 

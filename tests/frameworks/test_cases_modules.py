@@ -57,6 +57,8 @@ EXPERTS = "it chooses among experts;", "cases_steps.py:"
 BATCH = "it norms each feature over a batch (BatchNorm)", "cases_steps.py:"
 CONVOLUTION = "there is a convolution in it", "cases_steps.py:"
 DISTANCE = ("numbers by distance are added to the scores, of neither a table by buckets (E-23) nor ALiBi (E-43)",)
+KEY = "a learned key beside those of positions"
+OTHER_KEYS = ("there are keys and values beside those of the positions, otherwise than one of each head (E-44)",)
 DECODER = "it is a layer of a decoder", "memory"
 POSITIONS = "numbers that do not depend on x are added to it, as positions are", "cases_calls.py:"
 ZEROS = "was given as zeros, and other values of it change the output", "it was asked without"
@@ -640,6 +642,26 @@ DUE: dict[str, dict[str, Due]] = {
         "SlopesFromOne": beyond(*DISTANCE, "by slopes 1, 0.0625 of its heads; ALiBi's are 0.0625, 0.003906"),
         "SlopesThatAreLearned": beyond(*DISTANCE, "cases_plain.py:"),
     },
+    "cases_appended": {
+        "AddsBiasKV": right("pre-norm", KEY),
+        "AddsZeros": right("pre-norm", "a zero key beside those of positions"),
+        "KeyByHandPost": right("post-norm", KEY),
+        "KeyOfGroupedHeads": right("pre-norm", "1 head of key and value", KEY),
+        "NullKeyFirst": right("pre-norm", KEY),
+        "KeyWithCausalMask": Due(0, ("This is a correct pre-norm", KEY, "it is judged with a causal mask"), ("✗",)),
+        "StackWithKeys": right(KEY, "2 layers, final norm"),
+        "KeyThatMasksHide": mistaken("appended-key-hidden"),
+        "MaskFilledInFront": mistaken("padding hides another position than it flags: that +1 further"),
+        "KeyAndValueExchanged": Due(
+            1, ("This layer is wrong", "bias_v does the work of attention.appended_key.vector"), ()
+        ),
+        "KeysAreMadeAndNotRead": Due(0, ("attention.bias_k", "change nothing in the layer"), (KEY, "✗")),
+        "KeyFirstAndValueLast": beyond(*OTHER_KEYS, "the key stands at one end, and the value at the other"),
+        "TwoKeys": beyond(*OTHER_KEYS, "cases_appended.py:"),
+        "AddsBoth": beyond(*OTHER_KEYS, "cases_appended.py:"),
+        "MergedAsItLies": refused("without a transpose", line_of("as it lies", "cases_appended.py")),
+        "SkipsNothing": refused("residual1 is missing", line_of("no skip", "cases_appended.py")),
+    },
     "cases_arranged": {
         "ResPostOfRMS": right("res-post-norm", "rms_norm"),
         "StackOfResPost": right("res-post-norm", "3 layers"),
@@ -702,8 +724,7 @@ DUE: dict[str, dict[str, Due]] = {
         "NormsWithoutParameters": right("layer_norm ε 1e-06", "it has no norm1.gain"),
         "NormOfGroups": beyond("it norms over positions, too (GroupNorm, InstanceNorm)", "cases_steps.py:"),
         "SquashedForNorms": refused("another function stands in its place, as a dynamic tanh", "cases_steps.py:"),
-        "KeysOfNoPosition": beyond("keys and values beside those of the positions", "add_bias_kv", "cases_steps.py:"),
-        "KeysOfNoPositionTurned": beyond("keys and values beside those of the positions", "cases_steps.py:"),
+        "KeysOfNoPositionTurned": beyond(*OTHER_KEYS, "normed or turned", "cases_steps.py:"),
         "WritesItsWeights": refused("a call writes into its own parameter up.weight", "clamp_ in cases_steps.py:"),
         "NeedsCuda": refused("it needs CUDA, and is called on the CPU", "takes tensors on CUDA", "cases_steps.py:"),
         "RaisesItsOwn": refused("_Own: no licence for this host", "cases_steps.py:"),
@@ -1079,6 +1100,7 @@ DUE: dict[str, dict[str, Due]] = {
         "HandsAListOn": Due(0, ("This is a correct post-norm", "mask-added-minus-1e9", "with mask"), ("✗",)),
         "AddsNumbersOfDistances": right("post-norm", "position bias by distance up to 5", masks=False),
         "LosesByDistance": right("post-norm", "ALiBi", masks=False),
+        "KeyOfNoPosition": right("post-norm", KEY, masks=False),
         "DividedByItsSize": Due(
             0, (f"= 1/head_dim ({line_of('# and no root', 'cases_keras_made.py')})", "This is a correct"), ("✗",)
         ),
@@ -1094,6 +1116,7 @@ DUE: dict[str, dict[str, Due]] = {
     "cases_jax_given": {
         "AddsNumbersOfDistances": right("pre-norm", "position bias by distance up to 5", masks=False),
         "LosesByDistance": right("pre-norm", "ALiBi", masks=False),
+        "KeyOfNoPosition": right("pre-norm", KEY, masks=False),
         "CallsWithTooMany": Due(
             2, ("that line gives what it calls more arguments than that takes",), ("name a pair of the module",)
         ),

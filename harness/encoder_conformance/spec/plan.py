@@ -236,8 +236,8 @@ def _head_norms(layer: "Layer", own: dict[str, str], over: str) -> Iterator[Step
 
 
 def _positioned(layer: "Layer", own: dict[str, str], number: int) -> Iterator[Step]:
-    """Queries and keys turned by their positions (E-22); keys and values repeated for the heads that share them, and
-    one more of each, which is no position's."""
+    """Queries and keys turned by their positions (E-22); a key and a value that are no position's beside the others
+    (E-44); keys and values repeated for the heads that share them."""
     attention = layer.attention
     if attention.rope is not None:
         choices = rotation(layer, head_dim(layer), number)
@@ -247,15 +247,15 @@ def _positioned(layer: "Layer", own: dict[str, str], number: int) -> Iterator[St
             owner = f"attention.{name}_norm" if normed else ""
             yield Step(made, "rotation", (own[name],), axes, owner, right=right, choices=choices | normed)
             own[name] = made
+    for name in ("key", "value") if attention.appended_key else ():  # E-44
+        made, vector = f"appended_{name}", {"vector": "G"} if attention.appended_key == "learned" else {}
+        yield Step(made, "append", (own[name],), "B K T d", f"attention.{made}", vector, shown=False)
+        own[name] = made
     if (times := attention.num_heads // (attention.kv_heads or attention.num_heads)) > 1:
         for name in ("key", "value"):
             repeated = f"{name}_repeated"
             yield Step(repeated, "repeat_heads", (own[name],), "B H T d", choices={"times": times}, shown=False)
             own[name] = repeated
-    for name in ("key", "value") if attention.appended_key else ():  # E-44
-        made, vector = f"appended_{name}", {"vector": "P"} if attention.appended_key == "learned" else {}
-        yield Step(made, "append", (own[name],), "B H T d", f"attention.{made}", vector, shown=False)
-        own[name] = made
 
 
 def _scores(layer: "Layer", own: dict[str, str], number: int) -> Iterator[Step]:

@@ -119,7 +119,7 @@ def shape_by_the_table(name: str, layer: Layer) -> tuple[int, ...]:
         return (d if attention.qk_norm and attention.qk_norm.over == "head" else wide[found[1]],)
     shapes = {
         "attention.position_bias.table": (attention.position_bias.buckets if attention.position_bias else 0, H),
-        **dict.fromkeys(("attention.appended_key.vector", "attention.appended_value.vector"), (H * d,)),
+        **dict.fromkeys(("attention.appended_key.vector", "attention.appended_value.vector"), (K * d,)),
         "attention.output.weight": (H * d, D),
         "feed_forward.gate.weight": (D, F),
         "feed_forward.gate.bias": (F,),

@@ -58,7 +58,7 @@ def first_head_repeated(a: Arithmetic, x: BHTd, *, times: int) -> BHTd:
 
 
 def append(a: Arithmetic, x: BHTd, vector: Array) -> tuple[BHTd, Pullback]:
-    """[B, H, T, d] → [B, H, T + 1, d]: each head's share of a vector [P] behind its keys, or its values (E-44)."""
+    """[B, H, T, d] → [B, H, T + 1, d]: each head's share of a vector [H · d] behind its keys, or its values (E-44)."""
     B, H, _, d = x.shape
     last = vector.reshape(1, -1, 1, d)  # [1, H or 1, 1, d]: a layer that has no vector has 0 in its place
 

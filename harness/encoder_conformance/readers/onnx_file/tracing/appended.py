@@ -24,7 +24,7 @@ from encoder_conformance.readers.onnx_file.tracing.expressions import (
 from encoder_conformance.readers.onnx_file.tracing.features import Feature
 from encoder_conformance.readers.onnx_file.tracing.softmax import biases_positions, hides
 from encoder_conformance.readers.onnx_file.tracing.value_table import ValueTable
-from encoder_conformance.spec.axes import BHST, Array
+from encoder_conformance.spec.axes import BHST
 
 _MORE_OF: Mapping[type[Operation], Feature] = {
     TracedInput: "padded",
@@ -74,7 +74,7 @@ def appended(table: ValueTable, node: onnx.NodeProto, values: Mapping[str, Value
     return View(made, np.concatenate(ordered, axis))
 
 
-def of_positions(scores: Scores, constant: BHST | None, axis: int) -> Array | None:
+def of_positions(scores: Scores, constant: BHST | None, axis: int) -> BHST | None:
     """What is added to the scores of the positions' keys; None for nothing. Raises UnsupportedPattern where something
     is added to the score of an appended key, or hides it."""
     if constant is None or (keys := scores.appended) is None:

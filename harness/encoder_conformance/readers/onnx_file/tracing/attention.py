@@ -142,7 +142,9 @@ def _context(table: ValueTable, name: str, product: Product, one: View, two: Vie
     key = constant_along(w % K, 1, "weights whose keys differ from one query to the next")
     F = two.operation.shape[-1]
     position = constant_along(v // F, 1, "values of several positions in one sum")  # [P, K]
-    if not np.array_equal(position, item[:, None] * K + key) or _leads(weights.of.appended) != _leads(two.operation):
+    if _leads(weights.of.appended) != _leads(two.operation):
+        raise UnsupportedPattern(f"at {name!r} the key stands at one end, and the value at the other", "own_keys")
+    if not np.array_equal(position, item[:, None] * K + key):
         others = "attention weights that meet the values of other positions than those of their keys"
         raise UnsupportedPattern(others, arranged=1)
     features = constant_along(v % F, 2, "features of value that differ from one position to the next")  # [P, d]

@@ -19,6 +19,7 @@ from encoder_conformance.readers.onnx_file.tracing.activations import (
 from encoder_conformance.readers.onnx_file.tracing.appended import of_positions
 from encoder_conformance.readers.onnx_file.tracing.expressions import (
     Activation,
+    Appended,
     Constant,
     Expression,
     Gain,
@@ -102,6 +103,8 @@ def recognise(table: ValueTable, name: str, expression: Expression | Mixture) ->
     """The operation that an expression computes; raises UnsupportedPattern."""
     operation = expression.operation
     function = partial(evaluate, table, name, operation)
+    if isinstance(operation, Appended) and (isinstance(expression, Mixture) or expression.rowwise):
+        raise UnsupportedPattern(f"normed or turned at {name!r}", "own_keys")
     if isinstance(expression, Mixture):
         return _mixed(table, name, operation, function)
     if expression.reduced:
@@ -136,6 +139,8 @@ def _elementwise(table: ValueTable, name: str, expression: Expression, function:
         if isinstance(operation, Linear | TracedNorm):
             table.uniform_gains[id(operation), factor] = _gain_operand(table, name, expression, function)
         return View(operation, expression.index, factor)
+    if isinstance(operation, Appended):
+        raise UnsupportedPattern(f"through a function at {name!r}", "own_keys")
     if isinstance(operation, Scores):
         raise UnsupportedPattern(f"each is a function of its own score alone, at {name!r}", "no_softmax")
     if isinstance(operation, Weights):
