@@ -441,6 +441,49 @@ class KeysOfNoPositionTurned(HandNorm):
         return self.o(torch.bmm(weights, heads(v)).transpose(0, 1).reshape(S, B, D))
 
 
+class GrowsAsItTurns(HandNorm):
+    """xPos: queries grow with their position, and keys shrink."""
+
+    def rotate(self, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
+        n = q.shape[2]
+        at, pair = torch.arange(n, dtype=q.dtype)[:, None], torch.arange(0, 8, 2, dtype=q.dtype) / 8
+        cos, sin = (each.repeat(1, 2) for each in ((at * 100.0**-pair).cos(), (at * 100.0**-pair).sin()))
+        decay = ((pair + 0.4) / 1.4).repeat(2) ** ((at - n // 2) / 512)
+
+        def turned(t: Tensor) -> Tensor:
+            first, second = t.chunk(2, -1)
+            return t * cos + torch.cat((-second, first), -1) * sin
+
+        return turned(q) * decay, turned(k) / decay
+
+
+class FillsItsScoresUp(Plain):
+    """Softmax over one more term, of a column of zeros."""
+
+    def core(self, q: Tensor, k: Tensor, v: Tensor, ignore: Tensor | None) -> Tensor:
+        scores, bias = q @ k.mT / q.shape[-1] ** 0.5, self.bias(k.shape[2], ignore)
+        filled = F.pad(scores if bias is None else scores + bias, (0, 1))
+        return filled.softmax(-1)[..., :-1] @ v
+
+
+class DividesByLength(Plain):
+    def layer(self, x: Tensor, ignore: Tensor | None = None) -> Tensor:
+        x = x + self.attend(F.normalize(x, dim=-1), ignore)
+        return x + self.ffn(F.normalize(x, dim=-1))
+
+
+class AddsItsValues(Plain):
+    def core(self, q: Tensor, k: Tensor, v: Tensor, ignore: Tensor | None) -> Tensor:
+        return super().core(q, k, v, ignore) + v  # one more
+
+
+class NeedsAPackage(Plain):
+    def core(self, q: Tensor, k: Tensor, v: Tensor, ignore: Tensor | None) -> Tensor:
+        from flash_attn import flash_attn_func
+
+        return flash_attn_func(q, k, v)
+
+
 # ------------------------------------------------------------------------------- what a call does
 
 

@@ -724,6 +724,13 @@ DUE: dict[str, dict[str, Due]] = {
         "NormsWithoutParameters": right("layer_norm ε 1e-06", "it has no norm1.gain"),
         "NormOfGroups": beyond("it norms over positions, too (GroupNorm, InstanceNorm)", "cases_steps.py:"),
         "SquashedForNorms": refused("another function stands in its place, as a dynamic tanh", "cases_steps.py:"),
+        "GrowsAsItTurns": refused(
+            "a rotation that grows or shrinks with the position, as xPos has it", "cases_steps.py:"
+        ),
+        "FillsItsScoresUp": beyond("attention's weights are no softmax", "an attention sink", "cases_steps.py:"),
+        "DividesByLength": refused("divides by the length of a row (an L2 norm)", "cases_steps.py:"),
+        "AddsItsValues": beyond("more residual sums than the two", line_of("# one more", "cases_steps.py")),
+        "NeedsAPackage": Due(2, ("No module named 'flash_attn'", "pip install flash-attn"), ("This is",)),
         "KeysOfNoPositionTurned": beyond(*OTHER_KEYS, "normed or turned", "cases_steps.py:"),
         "WritesItsWeights": refused("a call writes into its own parameter up.weight", "clamp_ in cases_steps.py:"),
         "NeedsCuda": refused("it needs CUDA, and is called on the CPU", "takes tensors on CUDA", "cases_steps.py:"),

@@ -6,20 +6,25 @@ import sys
 import sysconfig
 import traceback
 from collections.abc import Collection, Iterator
+from difflib import get_close_matches
 from functools import cache
+from importlib.metadata import PackageNotFoundError
 from linecache import getline
 from pathlib import Path
 from types import ModuleType
 from typing import NamedTuple
 
-from encoder_conformance.platform.paths import PACKAGE, ROOT
+from encoder_conformance.platform.paths import PACKAGE, ROOT, shown
 from encoder_conformance.protocol.finding_kinds import FindingKind
 from encoder_conformance.protocol.findings import Problem
+from encoder_conformance.readers.module_target.installing import install
 
 _OURS = (str(PACKAGE.resolve()), str((ROOT / "impls").resolve()))
 _OTHERS = tuple({str(Path(sysconfig.get_path(each)).resolve()) for each in ("stdlib", "purelib", "platlib")})
 """Where Python and what is installed lie: no files of the user's."""
 _FRAMES = 3
+_ALIKE = 0.8
+"""How alike a name and a file's are that may be meant."""
 _WRAPPERS = "_call_impl", "error_handler", "_with_checkpointing"
 """Functions by which PyTorch, Keras and transformers call a module's own."""
 _BOLD = re.compile("\x1b\\[1m(.+?)\x1b\\[0m", re.DOTALL)
@@ -74,9 +79,27 @@ def names_nothing(error: Exception, *own: type) -> bool:
 def mending(error: Exception, *own: type) -> str:
     """What to do about an error that names what is not there, or calls what takes fewer arguments, whatever a module is
     given; "" of another error."""
+    if isinstance(error, ModuleNotFoundError) and (added := to_add(error)):
+        return added
     if not names_nothing(error, *own):
         return MISCALLED if isinstance(error, TypeError) and _is_called_with_too_many(error) else ""
     return SET_ELSEWHERE if isinstance(error, AttributeError) and _is_set_elsewhere(error) else MEND
+
+
+def to_add(error: ModuleNotFoundError) -> str:
+    """The command that adds what an import did not find, and a file of nearly that name beside the one that imports it;
+    "" where a package that is there lacks a part."""
+    top = (error.name or "").partition(".")[0]
+    if not top or top in sys.modules:
+        return ""
+    importing = next((Path(each.function[0]) for each in reversed(places_of(error))), None)
+    beside = [] if importing is None else [each.stem for each in importing.parent.glob("*.py")]
+    if importing is not None and isinstance(error, PackageNotFoundError) and importing.parent.name == top:
+        return f"it asks for what an installed package alone has: pip install -e {shown(importing.parent.parent)}"
+    if importing is not None and top in beside:
+        return f"{top}.py lies beside it, where Python does not look: PYTHONPATH={shown(importing.parent)}"
+    alike = get_close_matches(top, beside, n=1, cutoff=_ALIKE)
+    return f"{install(top)}, unless it is a file of yours" + "".join(f": did you mean {each}?" for each in alike)
 
 
 def _is_called_with_too_many(error: TypeError) -> bool:
@@ -169,13 +192,13 @@ def last_frames(error: BaseException) -> str:
     said = _said(error).strip().partition("\n\n")[0]  # a compiler's advice follows, and places of this program
     text = f"{type(error).__name__}: {said}".strip().removesuffix(":")
     own = max((at for at, frame in enumerate(frames) if not _is_in(frame, _OTHERS)), default=None)
-    shown = frames[-_FRAMES:] if own is None else [frames[own], *frames[max(own + 1, len(frames) - _FRAMES + 1) :]]
+    last = frames[-_FRAMES:] if own is None else [frames[own], *frames[max(own + 1, len(frames) - _FRAMES + 1) :]]
     if own is not None and len(frames) - own <= _FRAMES:
-        shown = frames[-_FRAMES:]
+        last = frames[-_FRAMES:]
     if isinstance(error, SystemExit):
         text = f"it ends its own process, by {text}"
-        shown = shown if own is None else frames[: own + 1][-_FRAMES:]
-    return "\n".join([text, *(f"  {each.filename}:{each.lineno}, in {each.name}: {each.line}" for each in shown)])
+        last = last if own is None else frames[: own + 1][-_FRAMES:]
+    return "\n".join([text, *(f"  {each.filename}:{each.lineno}, in {each.name}: {each.line}" for each in last)])
 
 
 def raised_at(problem: str) -> tuple[str, str]:

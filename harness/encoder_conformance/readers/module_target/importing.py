@@ -7,14 +7,11 @@ import io
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Set
-from difflib import get_close_matches
 from importlib.machinery import PathFinder
-from importlib.metadata import PackageNotFoundError
 from pathlib import Path
 from types import ModuleType
 from typing import TypeVar
 
-from encoder_conformance.platform.paths import shown
 from encoder_conformance.readers.module_target.errors import (
     MEND,
     BadTarget,
@@ -22,12 +19,12 @@ from encoder_conformance.readers.module_target.errors import (
     last_frames,
     names_nothing,
     places_of,
+    to_add,
 )
 from encoder_conformance.readers.module_target.installing import install
 from encoder_conformance.readers.module_target.time_limits import TookTooLong, too_long
 
 _T = TypeVar("_T")
-_ALIKE = 0.8
 """How near, of 1, the name of a file is to one that is imported and is not there, where it is likely meant."""
 _NO_NAME = re.compile(r"cannot import name (?!.*circular)")
 _UNDER_MAIN = "put that under `if __name__ == '__main__':`"
@@ -164,7 +161,7 @@ def without_input(work: Callable[[], _T]) -> _T:
     except BadTarget:
         raise
     except ModuleNotFoundError as error:
-        raise BadTarget(last_frames(error), _to_add(error)) from None
+        raise BadTarget(last_frames(error), to_add(error)) from None
     except TookTooLong as error:
         raise too_long("its file, or what makes it, does not end", error, _UNDER_MAIN) from None
     except (Exception, SystemExit) as error:
@@ -180,19 +177,3 @@ def _advice_on(error: BaseException) -> str:
     of_no_name = isinstance(error, ImportError) and not _NO_NAME.match(str(error))
     own = [each for each in places_of(error) if Path(each.function[0]).is_file()]
     return MEND if isinstance(error, Exception) and own and names_nothing(error) and not of_no_name else ""
-
-
-def _to_add(error: ModuleNotFoundError) -> str:
-    """The command that adds what an import did not find, and a file of nearly that name beside the one that imports it;
-    "" where a package that is there lacks a part."""
-    top = (error.name or "").partition(".")[0]
-    if not top or top in sys.modules:
-        return ""
-    importing = next((Path(each.function[0]) for each in reversed(places_of(error))), None)
-    beside = [] if importing is None else [each.stem for each in importing.parent.glob("*.py")]
-    if importing is not None and isinstance(error, PackageNotFoundError) and importing.parent.name == top:
-        return f"it asks for what an installed package alone has: pip install -e {shown(importing.parent.parent)}"
-    if importing is not None and top in beside:
-        return f"{top}.py lies beside it, where Python does not look: PYTHONPATH={shown(importing.parent)}"
-    alike = get_close_matches(top, beside, n=1, cutoff=_ALIKE)
-    return f"{install(top)}, unless it is a file of yours" + "".join(f": did you mean {each}?" for each in alike)

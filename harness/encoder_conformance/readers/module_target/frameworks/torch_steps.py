@@ -1,7 +1,7 @@
 """What a PyTorch layer does that no layer of the specification does, seen by its operators and what depends on x."""
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from traceback import extract_stack
 from typing import Any
@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from encoder_conformance.protocol.arguments import Layout
 from encoder_conformance.readers.module_target.calling_lines import code_in
 from encoder_conformance.readers.module_target.frameworks.torch_dispatch import SeesOperators
-from encoder_conformance.readers.module_target.frameworks.torch_sums import sums_in
+from encoder_conformance.readers.module_target.frameworks.torch_sums import ResidualSum, sums_in
 from encoder_conformance.readers.onnx_file.tracing.features import Feature
 
 _PRODUCTS = {"bmm", "baddbmm"}
@@ -212,11 +212,20 @@ def beyond(module: nn.Module, run: Callable[[Tensor], Any], x: Tensor, layout: L
             run(x)
         sums, layers = sums_in(module, lambda: run(x)), max(1, seen.products // _ATTENTION)
         if len(sums) > _SUMS * layers:
-            seen.found["sums"] = sums[_SUMS * layers]
+            seen.found["sums"] = _one_too_many(sums, _SUMS * layers)
         is_stack = not seen.products % _ATTENTION and len(sums) >= _SUMS * layers
         if seen.products > _ATTENTION and not is_stack and not (len(sums) <= _SUMS and seen.are_heads()):
             seen.found["products"] = seen.third
     return {each: seen.found[each] for each in _ORDER if each in seen.found}
+
+
+def _one_too_many(sums: Sequence[ResidualSum], due: int) -> str:
+    """The line of a sum beside those that are due: of one of heads, where those are as many; else of the first more."""
+    shapes = Counter(each.shape for each in sums)
+    seldom = min(shapes, key=lambda shape: shapes[shape])
+    if len(sums) - shapes[seldom] == due:
+        return next(each.line for each in sums if each.shape == seldom)
+    return sums[due].line
 
 
 def _tensors(values: Any) -> Iterator[Tensor]:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from functools import reduce
 from operator import or_
 from traceback import extract_stack
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -49,14 +49,21 @@ class _Call:
     inner: list["_Call"] = field(default_factory=list)
 
 
+class ResidualSum(NamedTuple):
+    """A residual sum, its line, as `model.py:12: x = x + self.attend(x)`, and its shape."""
+
+    line: str
+    shape: torch.Size
+
+
 class _Recording(SeesOperators):
     """Records what is computed of what, and in which part."""
 
     def __init__(self) -> None:
         super().__init__()
         self.call = self.whole = _Call("", None)
-        self.sums_at = list[str]()
-        """The line of each residual sum, in order."""
+        self.sums_at = list[ResidualSum]()
+        """Each residual sum, in order."""
         self._values: dict[int, tuple[Tensor, _Value]] = {}
         self._count = 0
 
@@ -83,7 +90,7 @@ class _Recording(SeesOperators):
             carried = self._carried(known)
             if carried:
                 self._in_calls("sums")
-                self.sums_at.append(code_in(extract_stack(), ("torch",)))
+                self.sums_at.append(ResidualSum(code_in(extract_stack(), ("torch",)), made[0].shape))
         self.take(made, _Value(above, mapped, carried))
 
     def take(self, made: Iterable[Tensor], value: _Value = _Value(0, 0, 0)) -> None:
@@ -120,8 +127,8 @@ def may_hold_layer(module: nn.Module, run: Callable[[], Any]) -> bool:
     return recording.whole.mixes and recording.whole.sums > 0
 
 
-def sums_in(module: nn.Module, run: Callable[[], Any]) -> list[str]:
-    """The line of each residual sum that `run` computes in the module, as `model.py:12: x = x + self.attend(x)`."""
+def sums_in(module: nn.Module, run: Callable[[], Any]) -> list[ResidualSum]:
+    """Each residual sum that `run` computes in the module."""
     with _recorded(module) as recording, torch.no_grad():
         run()
     return recording.sums_at

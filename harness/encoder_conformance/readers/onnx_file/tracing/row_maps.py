@@ -16,12 +16,14 @@ from encoder_conformance.readers.onnx_file.tracing.expressions import (
     RowMap,
     UnsupportedPattern,
 )
-from encoder_conformance.spec.axes import Array, Elementwise
+from encoder_conformance.spec.axes import SD, Array, Elementwise
 
 CLOSE = 1e-5
 """Relative: constants in float32."""
 _NEAR = 1e-2
 """The error of a cosine in bfloat16, and more than that of one in float16."""
+_ENOUGH_TO_GROW = 4
+"""Positions that tell what grows evenly with them from rounding."""
 _ZERO = 1e-9
 USUAL_THETA = 1e4
 _LARGE = 1 << 25
@@ -112,12 +114,24 @@ def taken_apart(matrices: Array) -> tuple[float, Form | None]:
             return 1.0, OtherMap("a permutation of the features")
         gains = np.diagonal(matrices[0])
         return (float(gains[0]), None) if np.allclose(gains, gains[0], rtol=CLOSE) else (1.0, Gain(gains))
+    if used.sum(1).max() == 2 and _grow_with_position(norms):
+        return 1.0, OtherRotation("a rotation that grows or shrinks with the position, as xPos has it")
     if used.sum(1).max() == 2 and np.allclose(norms, factor, rtol=_NEAR):
         return (1.0 if abs(factor - 1) < 1e-3 else factor), _rotation(matrices / factor, used)
     most = int(used.sum(1).max())
     if most == 2:
         return 1.0, OtherRotation("pairs of features mixed otherwise than by a rotation")
     return 1.0, OtherMap(f"a linear map within a head that is no rotation: a feature is made of {most}")
+
+
+def _grow_with_position(norms: SD) -> bool:
+    """Whether lengths are one more times a number from each position to the next: rounding leaves no such order."""
+    places, logs = np.arange(len(norms)), np.log(np.maximum(norms, np.finfo(np.float64).tiny))
+    if len(norms) < _ENOUGH_TO_GROW:
+        return False
+    rates, starts = np.polyfit(places, logs, 1)
+    grown = np.abs(rates).max() * len(norms)
+    return bool(grown > CLOSE and np.abs(places[:, None] * rates + starts - logs).max() < 0.1 * grown)
 
 
 def _rotation(matrices: Array, used: Array) -> Form:

@@ -39,6 +39,7 @@ from encoder_conformance.readers.onnx_file.tracing.expressions import (
     RowMap,
     Scores,
     Sum,
+    TracedNorm,
     Unknown,
     UnsupportedPattern,
     Value,
@@ -135,6 +136,8 @@ class SymbolicTrace(ValueTable):
         shown = OPERATORS.get(op)
         if shown == "overwritten" and isinstance(_operation(inputs[node.input[0]]), Scores | Weights):
             shown = "keys_overwritten"
+        if op == "Pad" and isinstance(_operation(inputs[node.input[0]]), Scores):
+            shown = "no_softmax"  # a column more in the sum
         shown = "grouped_map" if takes_one_position(node) else shown
         raise UnsupportedPattern("" if shown else f"{op} has no place in an encoder layer of the specification", shown)
 
@@ -198,7 +201,7 @@ class SymbolicTrace(ValueTable):
             return Mixture(view.operation)
         factor = view.factor * float(attributes_of(node).get("alpha", 1.0))
         if abs(factor - 1) > CLOSE:
-            raise UnsupportedPattern(f"features multiplied by {factor:.6g} in a linear map")
+            raise UnsupportedPattern(_of_factor(view.operation, factor))
         activated, F = isinstance(view.operation, Activation), view.operation.shape[-1]
         of_heads = isinstance(view.operation, Context)
         mixing = _NOT_TURNED_BACK if of_heads else "a product that sums over positions"
@@ -335,6 +338,13 @@ class SymbolicTrace(ValueTable):
         if not attributes_of(node).get("keepdims", 1):
             rows = rows.squeeze(axes)
         return Expression(value.operation, rows, True, True, axis, width)
+
+
+def _of_factor(norm: Operation, factor: float) -> str:
+    """What a factor is that multiplies the features which a map takes."""
+    if isinstance(norm, TracedNorm) and abs(factor * norm.features**0.5 - 1) <= CLOSE:
+        return f"{norm.name!r} divides by the length of a row (an L2 norm), not by a root mean square or a deviation"
+    return f"features multiplied by {factor:.6g} in a linear map"
 
 
 def _is_attention(value: Value) -> bool:
