@@ -576,7 +576,7 @@ LAYER = (
           text=(("r1 = Add(x, ob)", "on = LayerNormalization<axis=-1>(ob, g2, s2)  r1 = Add(x, on)"),)),
     Fault("weighed-residual", "layer", "the two residual sums weigh their branches otherwise", 1,
           text=(("r1 = Add(x, ob)", "oh = Mul(ob, half)  r1 = Add(x, oh)"),)),
-    Fault("side-by-side", "layer", "parallel is one_norm in the file", 1, told=("layer",),
+    Fault("side-by-side", "layer", "parameters are not those of right: norm2.gain", 2, told=("layer",),
           text=(("h = MatMul(n2, W1)", "h = MatMul(n1, W1)"),)),
     Fault("a-NaN-among-the-weights", "layer", "the weight 'W1' [24, 40] holds NaN in 1 of 960 places: [3, 5]", 2,
           model=changed("W1", with_one(np.nan))),

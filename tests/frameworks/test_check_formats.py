@@ -152,6 +152,7 @@ def test_what_a_copy_holds_in_another_format_comes_back_in_that_of_the_request()
     adapter = ModuleTarget()
     adapter.examination = found = examined(with_wide_norms)
     adapter.semantics, adapter.always_causal, adapter.places = found.semantics, False, found.stages
+    adapter.variant = ""
     assert found.layer is not None
     sent = {name: value.astype(ml_dtypes.bfloat16) for name, value in parameters_for(found.layer, ()).items()}
     held = adapter.build(found.layer.model_dump(), sent, "bfloat16")

@@ -189,8 +189,8 @@ def test_a_planted_bug_is_named_and_never_right_in_silence(warm: Warm, target: s
     bug = planted(target)[number]
     asked = Target(target, bug)
     if not any(SAID.get(bug, "-") in message for message in warm.said(asked)):
-        alone = warm.checked(asked)  # what is read off it warns of nothing: then it must not be called right
-        assert alone.status != 0, (bug, alone.findings)
+        alone = warm.checked(asked)  # what is read off it warns of nothing: then it must not be right without a warning
+        assert alone.status != 0 or any(bug in finding.message for finding in alone.findings), (bug, alone.findings)
     stated = warm.checked(asked, warm.intended(target))
     assert stated.status == 1
     found = {name for each in stated.diagnoses for name in each.deviations}

@@ -115,12 +115,13 @@ def chosen(
     and has nothing to be judged by, is left out; or where a choice is of rounding, and gradients are right where
     outputs are."""
     failed = [record for record in records if record.outcome not in EXPECTED]
-    known = _EVERY if subject.as_module.causal else CHOICES
+    described = subject.description
+    known = _EVERY if isinstance(described, ModuleDescription) and described.causal else CHOICES
     fitting = [_choices_of(each, known) for each in diagnoses]
     if not failed or not fitting:
         return None
     right_else = _gradients_hold(records)
-    read = norms_read(subject.description.facts if subject.description is not None else ())
+    read = norms_read(described.facts if described is not None else ())
     for names in (*(_tried(fitting) if all(fitting) else ()), *_with_read(read, diagnoses)):
         # The gradients of a norm by another deviation are others everywhere.
         own = own_gradients or (right_else and not any(map(_is_deviation_of_norm, names)))

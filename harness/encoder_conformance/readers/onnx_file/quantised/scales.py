@@ -69,7 +69,7 @@ def _scales(graph: onnx.GraphProto) -> Iterator[tuple[TensorProto, onnx.NodeProt
                 yield scale, node, place in rounds
         if node.op_type in _PRODUCTS:
             yield from ((scale, node, False) for scale in _factors(node, graph.node, held, makers))
-        elif node.output[0] in read_back:
+        elif node.output and node.output[0] in read_back:
             yield read_back[node.output[0]][1], node, False
 
 
