@@ -75,6 +75,9 @@ SAID = {
 }
 """What a warning says of a choice that was read, where that is one which no published encoder has."""
 
+ALIKE = {("fused kvq", "key-from-query"): ("query-from-key",)}
+"""Of three parts in no usual order, of which one is read twice and one never, nothing tells whose that one is."""
+
 
 @dataclass(frozen=True)
 class Target:
@@ -194,4 +197,4 @@ def test_a_planted_bug_is_named_and_never_right_in_silence(warm: Warm, target: s
     stated = warm.checked(asked, warm.intended(target))
     assert stated.status == 1
     found = {name for each in stated.diagnoses for name in each.deviations}
-    assert bug in found, (bug, stated.diagnoses)
+    assert found & {bug, *ALIKE.get((target, bug), ())}, (bug, stated.diagnoses)

@@ -157,6 +157,7 @@ def published() -> tuple[PublishedEncoder, ...]:
 
 
 COMBINATION = "the combination"
+_EPSILON = "norm.epsilon"
 
 
 @dataclass(frozen=True)
@@ -178,9 +179,21 @@ class Unusual:
 
 def unusual(layer: Layer) -> tuple[Unusual, ...]:
     """Warnings of `validate` and `check` for a layer that nobody stated: choices that no published encoder makes; where
-    each has its encoder, their combination; where some encoder makes all, a choice that few make."""
-    found = tuple(_unusual_choices(layer)) or tuple(_unusual_combination(layer)) or tuple(_seldom(layer))
-    return (*found, *_unusual_end(layer))
+    each but the epsilon has its encoder, their combination; where some encoder makes all, a choice that few make."""
+    choices = tuple(_unusual_choices(layer))
+    if all(each.choice == _EPSILON for each in choices):
+        alike = _of_usual_epsilon(layer) if choices else layer
+        choices += tuple(_unusual_combination(layer, alike)) or tuple(_seldom(alike))
+    return (*choices, *_unusual_end(layer))
+
+
+def _of_usual_epsilon(layer: Layer) -> Layer:
+    """The layer as it is but for an epsilon that a published encoder has: of these the one that is nearest to some."""
+    epsilons = sorted({own.norm.epsilon for each in published() for own in each.choices})
+    alike = [
+        layer.model_copy(update={"norm": layer.norm.model_copy(update={"epsilon": epsilon})}) for epsilon in epsilons
+    ]
+    return min(alike, key=lambda other: min(_distance(each.differences(other)) for each in published()))
 
 
 def _no_encoder_has(choice: str, value: str, usual: str) -> Unusual:
@@ -230,7 +243,7 @@ def _unusual_norm(layer: Layer, kin: Sequence[Kin], every: Sequence[Kin]) -> Ite
         usual += "".join(
             f"; {own.epsilon:.6g} is {whose}" for value, whose in _DEFAULTS if _is_near(own.epsilon, value)
         )
-        yield _no_encoder_has("norm.epsilon", f"{own.epsilon:.6g} in a {own.placed} {own.kind}", usual)
+        yield _no_encoder_has(_EPSILON, f"{own.epsilon:.6g} in a {own.placed} {own.kind}", usual)
 
 
 def _unusual_scale(layer: Layer, every: Sequence[Kin]) -> Iterator[Unusual]:
@@ -273,9 +286,9 @@ LEAST_D_MODEL = 128
 """A narrower layer is nobody's published encoder: the sizes of its heads say nothing."""
 
 
-def _unusual_combination(layer: Layer) -> Iterator[Unusual]:
-    """Nothing where some encoder makes every choice."""
-    differences = {each.encoder: each.differences(layer) for each in published()}
+def _unusual_combination(layer: Layer, alike: Layer) -> Iterator[Unusual]:
+    """Nothing where some encoder makes every choice of `alike`, which is the layer but for its epsilon."""
+    differences = {each.encoder: each.differences(alike) for each in published()}
     least = min(map(_distance, differences.values()))
     if not least[0]:
         return

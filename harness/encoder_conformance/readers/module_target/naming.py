@@ -32,7 +32,7 @@ _KINDS = {
     "gain": ("weight", "gamma", "gain", "scale", "g"),
     "shift": ("bias", "beta", "shift", "b"),
     "table": ("weight", "table", "embedding", "bias"),
-    "vector": ("bias_k", "bias_v", "k", "v", "kv"),
+    "vector": ("bias_k", "bias_v", "null_k", "null_v", "null_key", "null_value"),
 }
 
 
