@@ -1077,6 +1077,30 @@ DUE: dict[str, dict[str, Due]] = {
         "LowersAllScores": Due(2, ("are multiplied by -3.53553e+08 before the softmax", *MISTAKES), ("no softmax",)),
         "OfMish": beyond("its activation is none that a layer may have", "x * tanh(softplus(x))", "_mistakes.py:"),
     },
+    "cases_reached": {
+        "ScalesAChunk": Due(
+            1,
+            ("read as post-norm", "Cause: it gives no gradients: ", "is being modified inplace", "cases_reached.py:21"),
+            ("overwritten", "Cause unknown"),
+        ),
+        "WritesOverAChunk": right("post-norm"),
+        "AsksForTheFirst": without(
+            "no position attends to another",
+            "as of a class token that is the one query",
+            line_of("# of one alone", "cases_reached.py"),
+        ),
+        "PastGradientsInEvaluation": Due(
+            1,
+            ("16 of 16 parameters found", "the forward pass is right, and the backward pass is not"),
+            ("cannot be exported", "more products"),
+        ),
+        "WiderValues": without(
+            "grouped queries", "heads of value are of another size", "(16 features of value, and 8 of query and key)"
+        ),
+        "ScaledBehindASoftmax": Due(
+            2, (SCALED[0], f"At: {line_of('# behind it', 'cases_reached.py')}"), ("This is a correct",)
+        ),
+    },
     "cases_keras_made": {
         "TagsItsWords": layers("made with --arg num_tags=10 --arg vocab_size=100"),
         "BegunAsItIsTold": Due(

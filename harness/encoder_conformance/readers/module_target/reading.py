@@ -168,14 +168,16 @@ def _draws_of(module: LiveModule, x: Array) -> list[str]:
 
 
 def _are_apart(module: LiveModule, x: Array, layout: Layout) -> bool:
-    """Whether no position changes another."""
-    other = x.copy()
-    first = (0,) if layout == "SBD" else (slice(None), 0)
-    other[first] = -x[first]
-    before, after = (module.run({"x": each})["output"] for each in (x, other))
-    changed = (before != after).any(-1)
-    changed[first] = False
-    return not changed.any()
+    """Whether no position changes another: neither the first nor, where the first alone asks, the last."""
+    before = module.run({"x": x})["output"]
+    for place in (0, -1):
+        other, at = x.copy(), (place,) if layout == "SBD" else (slice(None), place)
+        other[at] = -x[at]
+        changed = (before != module.run({"x": other})["output"]).any(-1)
+        changed[at] = False
+        if changed.any():
+            return False
+    return True
 
 
 def _modulated(exported: Exported, made: str, where: str) -> Exported:
