@@ -1118,6 +1118,17 @@ DUE: dict[str, dict[str, Due]] = {
         "TakesKeysForQueries": Due(
             1, ("the part q is called nowhere", f"At: {line_of('# for the queries', 'cases_keras_made.py')}"), ()
         ),
+        "NeedsItsMask": Due(
+            0, ("This is a correct post-norm", "a mask that hides nothing", "with mask and without"), ("✗", "padding")
+        ),
+        "NeedsItsMaskInAFunction": Due(
+            0, ("This is a correct post-norm", "a mask that hides nothing", "with mask and without"), ("✗",)
+        ),
+        "NamesNothingInAFunction": Due(
+            2,
+            ("has no attribute 'attend_to'", f"{line_of('# which it has not', 'cases_keras_made.py')}, in call"),
+            ("autograph",),
+        ),
         "SkipsNoNetwork": Due(
             2, ("residual2 is missing", f"At: {line_of('# without a skip', 'cases_keras_made.py')}"), ()
         ),
