@@ -1149,6 +1149,7 @@ DUE: dict[str, dict[str, Due]] = {
         ),
     },
     "cases_jax_given": {
+        "TurnsPartByPart": right("pre-norm", "rope θ 10000 interleaved", masks=False),
         "AddsNumbersOfDistances": right("pre-norm", "position bias by distance up to 5", masks=False),
         "LosesByDistance": right("pre-norm", "ALiBi", masks=False),
         "KeyOfNoPosition": right("pre-norm", KEY, masks=False),

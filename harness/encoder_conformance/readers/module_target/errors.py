@@ -30,7 +30,7 @@ _NUMBERS = re.compile(r"\[[\[\]\s\d.,+\-einfa…]{60,}\]")
 _REWRITTEN = "user code:\n"
 _REWRITTEN_FROM = re.compile(r'File "([^"]+)", line (\d+), in (\S+)  \*\n([^\n]*)')
 _RAISED = re.compile(r"^ *(\w+(?:Error|Exception): [^\n]+)", re.MULTILINE)
-"""What TensorFlow says of an error in a function that it rewrote: lines of its source, with a star each, and the error."""
+"""What TensorFlow says of an error in a function that it rewrote: lines of its source, with stars, and the error."""
 
 
 class BadTarget(Exception):
