@@ -117,3 +117,32 @@ class ScaledBehindASoftmax(PlainPost):
 
     def forward(self, x: Tensor) -> Tensor:
         return self.layer(x)
+
+
+class ForgetsItsSoftmax(PlainPost):
+    """The softmax is taken, and the scores are used; the mask, whose ones stay, lowers what it hides."""
+
+    def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
+        return self.layer(x, mask)
+
+    def core(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
+        scores = q @ k.transpose(-1, -2) / q.shape[-1] ** 0.5
+        if mask is not None:
+            hidden = torch.logical_not(mask).to(scores.dtype)
+            scores = scores + (hidden @ hidden.transpose(1, 2))[:, None] * -1e8
+        self.weights = scores.softmax(-1)
+        return scores @ v  # and no weights
+
+
+class ValuesOfEachAgent(nn.Module):
+    """It takes a state, which it does not read, beside what each agent observes, and gives numbers for each agent."""
+
+    def __init__(self, observed: int = 10) -> None:
+        super().__init__()
+        self.embed = nn.Sequential(nn.LayerNorm(observed), nn.Linear(observed, Plain.D), nn.GELU())
+        self.blocks = nn.Sequential(Plain(), Plain())
+        self.value, self.acts = nn.Linear(Plain.D, 1), nn.Linear(Plain.D, 5)
+
+    def forward(self, state: Tensor, obs: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        made = self.blocks(self.embed(obs))
+        return self.value(made), made, self.acts(made)

@@ -1097,6 +1097,20 @@ DUE: dict[str, dict[str, Due]] = {
         "WiderValues": without(
             "grouped queries", "heads of value are of another size", "(16 features of value, and 8 of query and key)"
         ),
+        "ForgetsItsSoftmax": without(
+            "raises scores",
+            "attention's weights are no softmax of the scores",
+            "mask changes the output, and what it flags still reaches other positions",
+            line_of("# and no weights", "cases_reached.py"),
+        ),
+        "ValuesOfEachAgent": Due(
+            0,
+            (
+                "This is a correct pre-norm",
+                "it takes state of two features, and gives nothing of its shape: it returns",
+            ),
+            ("d_model is 1", "✗"),
+        ),
         "ScaledBehindASoftmax": Due(
             2, (SCALED[0], f"At: {line_of('# behind it', 'cases_reached.py')}"), ("This is a correct",)
         ),

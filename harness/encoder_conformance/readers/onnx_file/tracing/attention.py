@@ -46,7 +46,8 @@ def attention_product(table: ValueTable, node: onnx.NodeProto, one: View, two: V
 def _scores(table: ValueTable, name: str, product: Product, one: View, two: View) -> View:
     """Features by features, both indices in the axes of `product`: the scores [B, H, S, S], or of one key more."""
     if isinstance(one.operation, Scores | Weights) or isinstance(two.operation, Scores | Weights):
-        raise UnsupportedPattern("a product of attention's scores")
+        both = isinstance(one.operation, Scores | Weights) and isinstance(two.operation, Scores | Weights)
+        raise UnsupportedPattern("scores are multiplied as they are", None if both else "no_softmax")
     B = table.B
     if _is_of_one_position(product, one) and _is_of_one_position(product.swapped(), two):
         raise UnsupportedPattern("scores of the heads of one position", "heads_beside")
