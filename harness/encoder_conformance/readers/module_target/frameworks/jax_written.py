@@ -56,7 +56,8 @@ def _joined(found: Written) -> Any:
 
 
 def _parts(found: Written, axis: int, whose: Array, ends: Array) -> Sequence[Any] | None:
-    """Each source as it lies in the result, whose places along the axis are of these sources."""
+    """Each source as it lies in the result. `whose` [places along the axis]: the number of the source of each; `ends`
+    [sources]: where each source ends, where they lie one behind the other."""
     parts = []
     for number, source in enumerate(found.sources):
         places = np.flatnonzero(whose == number)

@@ -83,9 +83,9 @@ def build(layer: Any, told: ToldOf = no_words) -> Arrangement:
             if (problem := _problem_with(layer, replace(signature, arrangement=way), shape)) is None:
                 return bundled
             failed.append((problem, way, shape))
-        said = [str(problem) for problem, *_ in failed]
-        missed = next(filter(None, (missed_in(each, signature, missed) for each in said)), ())
-        missed = missed or perhaps_masks(signature, (), [(signature, each) for each in said])
+        problems = [str(problem) for problem, *_ in failed]
+        missed = next(filter(None, (missed_in(each, signature, missed) for each in problems)), ())
+        missed = missed or perhaps_masks(signature, (), [(signature, each) for each in problems])
         if not missed:
             break
     raised = [each for each in failed if not isinstance(each[0], OtherShape)]  # at a width of its own
