@@ -9,7 +9,7 @@ from typing import Any
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
-_DATA = Tensor.data.__get__  # type: ignore[attr-defined]
+_DATA = Tensor.data.__get__
 
 
 class DataIsDetached(TorchFunctionMode):

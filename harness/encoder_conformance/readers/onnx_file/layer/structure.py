@@ -100,7 +100,7 @@ class EncoderLayer:
     @property
     def value_dim(self) -> int:
         """The features of value of each head."""
-        return self.first(Context).value_heads.shape[-1]
+        return int(self.first(Context).value_heads.shape[-1])
 
     @property
     def kv_heads(self) -> int:
