@@ -146,3 +146,20 @@ class ValuesOfEachAgent(nn.Module):
     def forward(self, state: Tensor, obs: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         made = self.blocks(self.embed(obs))
         return self.value(made), made, self.acts(made)
+
+
+class KeepsAnglesInFloat32(Plain):
+    """Its rotary positions are made in float32, whatever its format, and its scores divided by the size of a head."""
+
+    D, H = 16, 2
+
+    def rotate(self, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
+        d = q.shape[-1]
+        angles = torch.outer(torch.arange(q.shape[2]).float(), 1e4 ** (-torch.arange(0, d, 2).float() / d))
+        angles = angles.repeat_interleave(2, -1)
+
+        def turned(x: Tensor) -> Tensor:
+            other = torch.stack((-x[..., 1::2], x[..., ::2]), -1).flatten(-2)
+            return x * angles.cos() + other * angles.sin()
+
+        return turned(q) / d**0.5, turned(k)

@@ -84,6 +84,45 @@ OF_THE_PART = (
     ),
 )
 
+_OWN16 = """layer: own16
+title: One of few features, scaled by the size of a head
+clauses:
+- L-1
+family: small
+part: encoder_layer
+d_model: 16
+norm:
+  placement: pre
+  kind: layer_norm
+  epsilon: 1.0e-5
+attention:
+  num_heads: 2
+  projections: full
+  qkv_bias: true
+  output_bias: true
+  scale: 64
+  rope: {theta: 10000.0, pairing: interleaved}
+  masked_score: minus_infinity
+  fully_masked_row: unspecified
+feed_forward:
+  d_ff: 24
+  activation: gelu
+  bias: true
+dropout:
+  attention_weights: 0.0
+  attention_output: 0.0
+  ffn_activation: 0.0
+  ffn_output: 0.0
+  embedded: 0.0
+stack:
+  layers: 1
+  final_norm: false
+embedding: null
+padded_rows: unspecified
+padding_content: finite
+"""
+"""A layer of no place in the specification."""
+
 
 def line_of(remark: str, file: str = "cases_drawn.py") -> str:
     """The line of a file of cases that ends in this remark, as a report names it."""
@@ -1724,3 +1763,16 @@ def test_what_nothing_explains_has_the_line_of_what_is_no_layers(conform: Callab
     assert ended.status == 1, printed
     assert "Cause unknown" in printed, printed
     assert f"At: {line_of('# of two letters', 'cases_manners.py')}" in printed, printed
+
+
+def test_a_stated_layer_whose_angles_are_kept_in_float32_is_judged_in_that(conform: Callable, tmp_path: Path) -> None:
+    """Where it was not read off its graph, too: it was wrong in float64, of no cause."""
+    layer = tmp_path / "own16.yaml"
+    layer.write_text(_OWN16)
+    told = ("--layer", layer, "--out", tmp_path / "out")
+    ended = conform("check", HERE / "cases_reached.py:KeepsAnglesInFloat32", *told)
+    printed = " ".join(ended.stdout.split())
+    assert ended.status == 0, printed
+    assert "This is own16" in printed, printed
+    assert "judged in float32" in printed, printed
+    assert "Cause unknown" not in printed, printed
