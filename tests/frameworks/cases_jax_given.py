@@ -202,3 +202,28 @@ class LosesByDistance(linen.Module):
         x = x + linen.DenseGeneral(D, axis=(-2, -1))(jnp.einsum("bhqk,bkhd->bqhd", weights, v))
         y = linen.LayerNorm(use_fast_variance=False)(x)
         return x + linen.Dense(D)(linen.gelu(linen.Dense(HIDDEN)(y)))
+
+
+def turned_part_by_part(x: jax.Array) -> jax.Array:
+    """Rotary positions of heads [sequence, heads, d]: pairs of neighbours, each half written by itself."""
+    d = x.shape[-1]
+    angles = jnp.outer(jnp.arange(x.shape[0], dtype=x.dtype), 1e4 ** (-jnp.arange(0, d, 2) / d))[:, None]
+    cos, sin = jnp.cos(angles), jnp.sin(angles)
+    even, odd = x[..., ::2], x[..., 1::2]
+    made = jnp.zeros_like(x)
+    made = made.at[..., ::2].set(even * cos - odd * sin)
+    return made.at[..., 1::2].set(even * sin + odd * cos)
+
+
+class TurnsPartByPart(linen.Module):
+    """Queries and keys are written in halves, into zeros."""
+
+    @linen.compact
+    def __call__(self, x: jax.Array) -> jax.Array:
+        y = linen.LayerNorm(use_fast_variance=False)(x)
+        q, k, v = (linen.Dense(D)(y).reshape(*x.shape[:-1], H, -1) for _ in range(3))
+        q, k = jax.vmap(turned_part_by_part)(q), jax.vmap(turned_part_by_part)(k)
+        weights = jax.nn.softmax(jnp.einsum("bqhd,bkhd->bhqk", q, k) / (D // H) ** 0.5, -1)
+        x = x + linen.Dense(D)(jnp.einsum("bhqk,bkhd->bqhd", weights, v).reshape(x.shape))
+        y = linen.Dense(HIDDEN)(linen.LayerNorm(use_fast_variance=False)(x))
+        return x + linen.Dense(D)(jax.nn.relu(y))

@@ -252,3 +252,43 @@ class TakesKeysForQueries(TakesKeysForValues):
         q = self.k(x)  # for the queries
         k = self.k(x)
         return q, k, self.v(x)
+
+
+class NeedsItsMask(layers.Layer):
+    """A table of embeddings gives it its mask: without one a number is never set."""
+
+    def __init__(self, embed_dim: int, dense_dim: int, num_heads: int) -> None:
+        super().__init__()
+        self.attention = layers.MultiHeadAttention(num_heads, embed_dim // num_heads)
+        self.up, self.down = layers.Dense(dense_dim, "relu"), layers.Dense(embed_dim)
+        self.norm1, self.norm2 = layers.LayerNormalization(), layers.LayerNormalization()
+        self.supports_masking = True
+
+    def call(self, inputs: Any, mask: Any = None) -> Any:
+        if mask is not None:
+            padding = tf.cast(mask[:, tf.newaxis, tf.newaxis, :], "int32")
+        x = self.norm1(inputs + self.attention(inputs, inputs, attention_mask=padding))
+        return self.norm2(x + self.down(self.up(x)))
+
+
+class NeedsItsMaskInAFunction(NeedsItsMask):
+    """The same, in a function that TensorFlow rewrites; the line that fails does not name the mask."""
+
+    @tf.function
+    def call(self, inputs: Any, mask: Any = None) -> Any:
+        kept = tf.expand_dims(
+            tf.cast(mask, "float32"),
+            axis=-1,
+        )
+        seen = tf.cast(tf.matmul(kept, kept, transpose_b=True), "bool")
+        x = self.norm1(inputs + self.attention(inputs, inputs, attention_mask=seen))
+        return self.norm2(x + self.down(self.up(x)))
+
+
+class NamesNothingInAFunction(NeedsItsMask):
+    """A line of a function that TensorFlow rewrites names what is not there."""
+
+    @tf.function
+    def call(self, inputs: Any) -> Any:
+        x = self.norm1(inputs + self.attend_to(inputs))  # which it has not
+        return self.norm2(x + self.down(self.up(x)))

@@ -84,6 +84,45 @@ OF_THE_PART = (
     ),
 )
 
+_OWN16 = """layer: own16
+title: One of few features, scaled by the size of a head
+clauses:
+- L-1
+family: small
+part: encoder_layer
+d_model: 16
+norm:
+  placement: pre
+  kind: layer_norm
+  epsilon: 1.0e-5
+attention:
+  num_heads: 2
+  projections: full
+  qkv_bias: true
+  output_bias: true
+  scale: 64
+  rope: {theta: 10000.0, pairing: interleaved}
+  masked_score: minus_infinity
+  fully_masked_row: unspecified
+feed_forward:
+  d_ff: 24
+  activation: gelu
+  bias: true
+dropout:
+  attention_weights: 0.0
+  attention_output: 0.0
+  ffn_activation: 0.0
+  ffn_output: 0.0
+  embedded: 0.0
+stack:
+  layers: 1
+  final_norm: false
+embedding: null
+padded_rows: unspecified
+padding_content: finite
+"""
+"""A layer of no place in the specification."""
+
 
 def line_of(remark: str, file: str = "cases_drawn.py") -> str:
     """The line of a file of cases that ends in this remark, as a report names it."""
@@ -1084,6 +1123,44 @@ DUE: dict[str, dict[str, Due]] = {
         "LowersAllScores": Due(2, ("are multiplied by -3.53553e+08 before the softmax", *MISTAKES), ("no softmax",)),
         "OfMish": beyond("its activation is none that a layer may have", "x * tanh(softplus(x))", "_mistakes.py:"),
     },
+    "cases_reached": {
+        "ScalesAChunk": Due(
+            1,
+            ("read as post-norm", "Cause: it gives no gradients: ", "is being modified inplace", "cases_reached.py:21"),
+            ("overwritten", "Cause unknown"),
+        ),
+        "WritesOverAChunk": right("post-norm"),
+        "AsksForTheFirst": without(
+            "no position attends to another",
+            "as of a class token that is the one query",
+            line_of("# of one alone", "cases_reached.py"),
+        ),
+        "PastGradientsInEvaluation": Due(
+            1,
+            ("16 of 16 parameters found", "the forward pass is right, and the backward pass is not"),
+            ("cannot be exported", "more products"),
+        ),
+        "WiderValues": without(
+            "grouped queries", "heads of value are of another size", "(16 features of value, and 8 of query and key)"
+        ),
+        "ForgetsItsSoftmax": without(
+            "raises scores",
+            "attention's weights are no softmax of the scores",
+            "mask changes the output, and what it flags still reaches other positions",
+            line_of("# and no weights", "cases_reached.py"),
+        ),
+        "ValuesOfEachAgent": Due(
+            0,
+            (
+                "This is a correct pre-norm",
+                "it takes state of two features, and gives nothing of its shape: it returns",
+            ),
+            ("d_model is 1", "✗"),
+        ),
+        "ScaledBehindASoftmax": Due(
+            2, (SCALED[0], f"At: {line_of('# behind it', 'cases_reached.py')}"), ("This is a correct",)
+        ),
+    },
     "cases_keras_made": {
         "TagsItsWords": layers("made with --arg num_tags=10 --arg vocab_size=100"),
         "BegunAsItIsTold": Due(
@@ -1100,6 +1177,17 @@ DUE: dict[str, dict[str, Due]] = {
         ),
         "TakesKeysForQueries": Due(
             1, ("the part q is called nowhere", f"At: {line_of('# for the queries', 'cases_keras_made.py')}"), ()
+        ),
+        "NeedsItsMask": Due(
+            0, ("This is a correct post-norm", "a mask that hides nothing", "with mask and without"), ("✗", "padding")
+        ),
+        "NeedsItsMaskInAFunction": Due(
+            0, ("This is a correct post-norm", "a mask that hides nothing", "with mask and without"), ("✗",)
+        ),
+        "NamesNothingInAFunction": Due(
+            2,
+            ("has no attribute 'attend_to'", f"{line_of('# which it has not', 'cases_keras_made.py')}, in call"),
+            ("autograph",),
         ),
         "SkipsNoNetwork": Due(
             2, ("residual2 is missing", f"At: {line_of('# without a skip', 'cases_keras_made.py')}"), ()
@@ -1121,6 +1209,7 @@ DUE: dict[str, dict[str, Due]] = {
         ),
     },
     "cases_jax_given": {
+        "TurnsPartByPart": right("pre-norm", "rope θ 10000 interleaved", masks=False),
         "AddsNumbersOfDistances": right("pre-norm", "position bias by distance up to 5", masks=False),
         "LosesByDistance": right("pre-norm", "ALiBi", masks=False),
         "KeyOfNoPosition": right("pre-norm", KEY, masks=False),
@@ -1681,3 +1770,16 @@ def test_what_nothing_explains_has_the_line_of_what_is_no_layers(conform: Callab
     assert ended.status == 1, printed
     assert "Cause unknown" in printed, printed
     assert f"At: {line_of('# of two letters', 'cases_manners.py')}" in printed, printed
+
+
+def test_a_stated_layer_whose_angles_are_kept_in_float32_is_judged_in_that(conform: Callable, tmp_path: Path) -> None:
+    """Where it was not read off its graph, too: it was wrong in float64, of no cause."""
+    layer = tmp_path / "own16.yaml"
+    layer.write_text(_OWN16)
+    told = ("--layer", layer, "--out", tmp_path / "out")
+    ended = conform("check", HERE / "cases_reached.py:KeepsAnglesInFloat32", *told)
+    printed = " ".join(ended.stdout.split())
+    assert ended.status == 0, printed
+    assert "This is own16" in printed, printed
+    assert "judged in float32" in printed, printed
+    assert "Cause unknown" not in printed, printed

@@ -1,9 +1,9 @@
 """Describes an examination for the harness."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
-from encoder_conformance.protocol.arguments import LAYOUTS, MaskArgument, XArgument, axes_text
+from encoder_conformance.protocol.arguments import LAYOUTS, MaskArgument, UnusableMask, XArgument, axes_text
 from encoder_conformance.protocol.findings import Finding, NotRead
 from encoder_conformance.protocol.module_description import (
     ModuleDescription,
@@ -125,7 +125,7 @@ def _of_arguments(found: Examination, idle: Iterable[tuple[str, str, str]]) -> d
     offered, lines = found.offered, found.exported.lines
     instead = {instead_of(path): lines[read_for(place)] for path, _, place in idle if read_for(place) in lines}
     return {
-        "unusable_masks": offered.unusable if offered else (),
+        "unusable_masks": tuple(_as_seen(found, offered.unusable)) if offered else (),
         "ungiven_arguments": offered.ungiven if offered else (),
         "given": found.given,
         "given_by": found.given_by,
@@ -134,6 +134,15 @@ def _of_arguments(found: Examination, idle: Iterable[tuple[str, str, str]]) -> d
         "called": found.module.signature.arrangement.said,
         "attention": found.module.attention,
     }
+
+
+def _as_seen(found: Examination, unusable: Iterable[UnusableMask]) -> Iterator[UnusableMask]:
+    """What masks do whose sign is wrong, by what a softmax makes of scores: without one a key that is lowered counts,
+    too, and no sign is known."""
+    told = "no_softmax" not in found.exported.features
+    for each in unusable:
+        signed = each.kind in ("raises", "flipped")
+        yield each if told or not signed else each.model_copy(update={"kind": "elsewhere"})
 
 
 def _lines_as_heard(found: Examination) -> dict[str, str]:

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from encoder_conformance import Adapter, Array, Masks, RunRequest, Tensors
+from encoder_conformance.readers.module_target.errors import last_frames
 from encoder_conformance.readers.module_target.feeding import module_feeds
 from encoder_conformance.readers.module_target.live import LiveModule
 from encoder_conformance.readers.module_target.locating import Place
@@ -57,7 +58,10 @@ class ModuleAdapter(Adapter):
     def gradients(self, x: Array, masks: Masks, run: RunRequest, cotangent: Array) -> Tensors:
         """The gradients by x [B, S, D] and by each parameter, for a gradient of the output in the shape of x."""
         seed = np.ascontiguousarray(self.semantics.laid_out(run.batch_first(cotangent)))
-        by_x, own = self.module.backward(self.feeds(run.batch_first(x), masks), seed)
+        try:
+            by_x, own = self.module.backward(self.feeds(run.batch_first(x), masks), seed)
+        except RuntimeError as error:  # of PyTorch, as where a part of a map's result is written over
+            raise ExecutionError(last_frames(error)) from None
         found = {name: value for name, value in self.elements.taken(own).items() if name not in self.ungiven}
         return {"x": run.as_given(np.ascontiguousarray(self.semantics.batch_first(by_x))), **found}
 

@@ -32,6 +32,10 @@ _ARRAY = re.compile(r"\b(tensor|array|Array)\(\s*\[[^()]*\)")
 """What PyTorch, NumPy and JAX print of an array."""
 _NUMBERS = re.compile(r"\[[\[\]\s\d.,+\-einfa…]{60,}\]")
 """Numbers without a word, as NumPy prints an array in a text: more of them than a shape has."""
+_REWRITTEN = "user code:\n"
+_REWRITTEN_FROM = re.compile(r'File "([^"]+)", line (\d+), in (\S+)  \*\n([^\n]*)')
+_RAISED = re.compile(r"^ *(\w+(?:Error|Exception): [^\n]+)", re.MULTILINE)
+"""What TensorFlow says of an error in a function that it rewrote: lines of its source, with stars, and the error."""
 
 
 class BadTarget(Exception):
@@ -178,12 +182,26 @@ def _said(error: BaseException) -> str:
     return _NUMBERS.sub("[…]", _ARRAY.sub(r"\1(…)", said))
 
 
+def _in_user_code(error: BaseException) -> str:
+    """What was raised in a function that TensorFlow rewrote, and the last lines of its source, which TensorFlow puts
+    into the text of the error: the frames are of what it wrote. "" of another error."""
+    said = str(error)
+    if _REWRITTEN not in said:
+        return ""
+    raised = [each for each in _RAISED.findall(said) if "Exception encountered when calling" not in each]
+    lines = [each for each in _REWRITTEN_FROM.findall(said) if not is_installed(Path(each[0]))]
+    shown = [f"  {file}:{line}, in {name}: {code.strip()}" for file, line, name, code in lines[-_FRAMES:]]
+    return "\n".join([*raised[-1:], *shown]) if raised and shown else ""
+
+
 def last_frames(error: BaseException) -> str:
     """The error and the last frames of its traceback that are not this program's own.
 
     One of the user's is among them, if there is any: what a library does inside is no place that they can mend. What
     ends the process in a library, as a parser of command lines does, was called there.
     """
+    if rewritten := _in_user_code(error):
+        return rewritten
     frames = [
         frame
         for frame in traceback.extract_tb(error.__traceback__)

@@ -1,6 +1,6 @@
 """Chooses the map of own parameters to the specification's, and proves it: one that was read, or that is searched."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from encoder_conformance.oracle.forms import steps_of, variant_of
@@ -14,7 +14,7 @@ from encoder_conformance.readers.module_target.live import LiveModule
 from encoder_conformance.readers.module_target.locating import locate, padding_moves_rows
 from encoder_conformance.readers.module_target.mapping import ElementMap
 from encoder_conformance.readers.module_target.proving import changing, is_cast, parameters_for, prove, shapes_of
-from encoder_conformance.readers.module_target.searching import search_map
+from encoder_conformance.readers.module_target.searching import MATCH, FoundMap, search_map
 from encoder_conformance.readers.onnx_file.tracing.unsupported import NO_LAYER
 from encoder_conformance.spec.dtypes import FORMATS, DtypeName
 from encoder_conformance.spec.layer import Layer
@@ -34,6 +34,9 @@ def choose_map(examination: Examination, alternatives: list[Layer]) -> None:
     bench = examination.bench(examination.dtypes[0])
     if stated is not None and not _fits(examination, stated):
         found = search_map(bench, alternatives, read)
+        if found is not None and (narrow := _found_in_float32(examination, found, alternatives, read)) is not None:
+            found, bench = narrow, examination.bench("float32")
+            examination.dtypes, examination.narrow_inside = ("float32",), True
         if found is not None:
             examination.map, examination.absent, examination.searched = found.map, found.absent, found.search
             examination.tied = tuple(found.map.shared())
@@ -49,6 +52,25 @@ def choose_map(examination: Examination, alternatives: list[Layer]) -> None:
         examination.stages = locate(bench, judged_as, parameters, examination.lengths)
         if examination.stages:
             examination.padding_moves_rows = padding_moves_rows(bench, judged_as, parameters, examination.stages)
+
+
+def _found_in_float32(
+    examination: Examination, found: FoundMap, alternatives: Sequence[Layer], read: ElementMap | None
+) -> FoundMap | None:
+    """What is found in float32, and proved there, where what was `found` in float64 comes as near as that and no
+    nearer, as where angles are kept in float32: None where that is not so."""
+    widest, *narrower = examination.dtypes
+    search = found.search
+    if not narrower or (search.deviation is not None and not search.near) or search.distance > MATCH["float32"]:
+        return None
+    narrow = search_map(examination.bench("float32"), alternatives, read)
+    if narrow is None or narrow.search.deviation != "" or narrow.search.near:
+        return None
+    bench, wide = (examination.long_bench(each, narrow.layer) for each in ("float32", widest))
+    if not prove(bench, narrow.map, narrow.layer, narrow.absent).holds:
+        return None
+    inside = prove(wide, narrow.map, narrow.layer, narrow.absent, inside="float32")
+    return narrow if inside.holds else None
 
 
 def _prove(examination: Examination, map: ElementMap, layer: Layer) -> None:

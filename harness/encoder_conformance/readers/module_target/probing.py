@@ -26,10 +26,11 @@ from encoder_conformance.spec.axes import Array
 
 _OF_NONE = (
     "NoneType", "is not None", "Got 'None'", "None values not supported", "'bool' object",
-    "can't multiply sequence by non-int",
+    "can't multiply sequence by non-int", "where it is not associated with a value",
 )  # fmt: skip
 """What Python and the frameworks raise where one computes with None, or asserts that something is not None. What
-is compared with it is one bool, and no array of them. For the mask of a list of tensors Keras puts a list of None."""
+is compared with it is one bool, and no array of them. What is made where it is given alone is never set. For the mask
+of a list of tensors Keras puts a list of None."""
 NO_KEY = re.compile(r"KeyError: '(\w+)'")
 """What Python raises where an argument is read off `**kwargs`."""
 AS_MUCH = "an encoder layer takes x [batch, sequence, d_model] and gives as much; --at names a part of a model"

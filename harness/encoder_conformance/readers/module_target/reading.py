@@ -15,6 +15,8 @@ from encoder_conformance.readers.module_target.live import LiveModule
 from encoder_conformance.readers.module_target.local import reach_of_module, window_of_each, with_window
 from encoder_conformance.readers.module_target.own_masks import unseen_by_others
 from encoder_conformance.readers.module_target.probing import drawn
+from encoder_conformance.readers.module_target.returned import OtherShape
+from encoder_conformance.readers.onnx_file.graph.execution import ExecutionError
 from encoder_conformance.readers.onnx_file.interface.input_semantics import InputSemantics
 from encoder_conformance.readers.onnx_file.interface.probe_runs import BATCH, SEQUENCE
 from encoder_conformance.readers.onnx_file.layer.parameters import TABLE
@@ -111,6 +113,8 @@ def with_a_name(
     the tensors that it computes with and that are no parameters."""
     if exported.layer is None and x.shape[-1] == 1:
         problem = f"{NO_LAYER}d_model is 1, and a norm over one feature gives its shift, whatever it is given"
+        if other := _given_of_two(module, x):
+            problem = f"it takes {module.signature.x} of two features, and gives nothing of its shape: {other}"
         return replace(exported, problem=problem, where="")
     others = [name for name in module.supplied if is_another_sequence(name)]
     if exported.layer is None and others:
@@ -167,15 +171,28 @@ def _draws_of(module: LiveModule, x: Array) -> list[str]:
     return [*keys] if drawn else []
 
 
+def _given_of_two(module: LiveModule, x: Array) -> str:
+    """What it returns for two features at each position, where x has one; "" where it refuses that."""
+    try:
+        module.run({"x": np.concatenate((x, x), -1)})
+    except OtherShape as error:
+        return str(error)
+    except ExecutionError:
+        pass
+    return ""
+
+
 def _are_apart(module: LiveModule, x: Array, layout: Layout) -> bool:
-    """Whether no position changes another."""
-    other = x.copy()
-    first = (0,) if layout == "SBD" else (slice(None), 0)
-    other[first] = -x[first]
-    before, after = (module.run({"x": each})["output"] for each in (x, other))
-    changed = (before != after).any(-1)
-    changed[first] = False
-    return not changed.any()
+    """Whether no position changes another: neither the first nor, where the first alone asks, the last."""
+    before = module.run({"x": x})["output"]
+    for place in (0, -1):
+        other, at = x.copy(), (place,) if layout == "SBD" else (slice(None), place)
+        other[at] = -x[at]
+        changed = (before != module.run({"x": other})["output"]).any(-1)
+        changed[at] = False
+        if changed.any():
+            return False
+    return True
 
 
 def _modulated(exported: Exported, made: str, where: str) -> Exported:

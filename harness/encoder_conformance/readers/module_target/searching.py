@@ -29,7 +29,7 @@ _OTHER_NORM = {"norm1": "norm2", "norm2": "norm1"}
 _ZEROS = (".bias", ".shift", ".vector")
 """Ends of the names of what adds nothing where it is absent."""
 _CANDIDATES = 192
-_MATCH = {"float64": 1e-9, "float32": 3e-5}
+MATCH = {"float64": 1e-9, "float32": 3e-5}
 """The relative distance of an output from the oracle's that is a match: roundoff, and nothing else."""
 _NEAR, _APART = 2e-3, 100.0
 """One that an epsilon, or another form of an activation, makes; and how many times as far any other map has to be."""
@@ -79,7 +79,7 @@ def search_map(bench: Bench, alternatives: Sequence[Layer], read: ElementMap | N
 
     None if the module's parameters can be those of none, by number and shape.
     """
-    own, matches = OwnParameters(bench.module.shapes), _MATCH[bench.dtype]
+    own, matches = OwnParameters(bench.module.shapes), MATCH[bench.dtype]
     tried = list(_tried(bench, own, alternatives, read))
     if not tried:
         return None

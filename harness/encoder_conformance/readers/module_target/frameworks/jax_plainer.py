@@ -1,8 +1,9 @@
 """Takes out of a program of JAX, before it is exported, what JAX alone has: steps that say where an array lies, keys of
 random numbers, products of whole numbers with others, as of positions with frequencies in
 `einsum("i,j->ij", positions, frequencies)`, products of element with element, as in
-`einsum("bhsd,bsd->bhsd", heads, cosines)`, and of some elements in their place, as in `x.at[..., 0].multiply(-1)`, and
-axes that are turned by what gives another shape, as in `hstack(heads)` of one array."""
+`einsum("bhsd,bsd->bhsd", heads, cosines)`, and of some elements in their place, as in `x.at[..., 0].multiply(-1)`,
+what is written part by part, as in `y.at[..., ::2].set(even)`, and axes that are turned by what gives another shape, as
+in `hstack(heads)` of one array."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -17,10 +18,13 @@ from encoder_conformance.readers.module_target.frameworks.jax_programs import (
     followed,
     steps_inside,
 )
+from encoder_conformance.readers.module_target.frameworks.jax_written import Written, written
 
 _PRODUCT = "dot_general"
 _SHAPE = "reshape"
 _TIMES_SOME = "scatter-mul", "scatter_mul"
+_WRITES = "scatter"
+_COUNTS = "iota"
 _SAYING_WHERE = ("reshard", "mesh_cast", "sharding_constraint", "optimization_barrier", "pvary")
 """Steps that give what they take."""
 _OF_KEYS = (
@@ -44,7 +48,7 @@ class _Known(NamedTuple):
 
 def may_be_plainer(program: Any) -> bool:
     """Whether a step of the traced program, or of what it calls, is one of these."""
-    odd = (*_SAYING_WHERE, *_OF_KEYS, *_TIMES_SOME)
+    odd = (*_SAYING_WHERE, *_OF_KEYS, *_TIMES_SOME, _WRITES)
     steps = (step for step, _ in steps_inside(program))
     return any(
         _is_mixed(step) or _is_by_element(step) or _turns_axes(step) or step.primitive.name in odd for step in steps
@@ -103,7 +107,7 @@ def _evaluated(program: Any, constants: Sequence[Any], given: Sequence[Any]) -> 
 
 
 def _plain(value: Any) -> Any:
-    return value.value if isinstance(value, _Known) else value
+    return value.value if isinstance(value, _Known | Written) else value
 
 
 def _answers(step: Any, given: list[Any]) -> list[Any]:
@@ -113,7 +117,7 @@ def _answers(step: Any, given: list[Any]) -> list[Any]:
     if (called := called_program(step)) is not None and (drawn or may_be_plainer(called[0])):
         return _evaluated(*called, given)
     plain = [*map(_plain, given)]
-    if name in _OF_KEYS or (given and all(isinstance(each, _Known) for each in given)):
+    if name in (*_OF_KEYS, _COUNTS) or (given and all(isinstance(each, _Known) for each in given)):
         with jax.ensure_compile_time_eval():
             return [_Known(each, drawn or name in _OF_KEYS) for each in answers_of(step, plain)]
     if name == "mul" and (kept := [each for each in given if not _keeps_all(each)]) and len(kept) < len(given):
@@ -122,6 +126,9 @@ def _answers(step: Any, given: list[Any]) -> list[Any]:
         plain = [jax.lax.convert_element_type(each, step.outvars[0].aval.dtype) for each in plain]
     if name in _TIMES_SOME and all(isinstance(each, _Known) for each in given[1:]):
         return [plain[0] * _factors(step, *plain)]
+    if name == _WRITES and isinstance(given[1], _Known):
+        [value] = answers_of(step, plain)
+        return [written(given[0], value, plain[2], lambda into, by: answers_of(step, [into, plain[1], by])[0])]
     if _turns_axes(step):
         return [jnp.transpose(plain[0], step.params["dimensions"]).reshape(step.params["new_sizes"])]
     if _is_by_element(step):

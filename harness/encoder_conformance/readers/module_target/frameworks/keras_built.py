@@ -25,7 +25,7 @@ from encoder_conformance.readers.module_target.errors import (
 )
 from encoder_conformance.readers.module_target.forms_of_x import Arrays, Shape
 from encoder_conformance.readers.module_target.furthest import Reached, watched
-from encoder_conformance.readers.module_target.lacking import missed_in
+from encoder_conformance.readers.module_target.lacking import missed_in, perhaps_masks
 from encoder_conformance.readers.module_target.lengths import LENGTHS, lengths_said
 from encoder_conformance.readers.module_target.live import USUAL_WIDTHS, Signature
 from encoder_conformance.readers.module_target.making_again import made_again
@@ -83,7 +83,9 @@ def build(layer: Any, told: ToldOf = no_words) -> Arrangement:
             if (problem := _problem_with(layer, replace(signature, arrangement=way), shape)) is None:
                 return bundled
             failed.append((problem, way, shape))
-        missed = next(filter(None, (missed_in(str(problem), signature, missed) for problem, *_ in failed)), ())
+        problems = [str(problem) for problem, *_ in failed]
+        missed = next(filter(None, (missed_in(each, signature, missed) for each in problems)), ())
+        missed = missed or perhaps_masks(signature, (), [(signature, each) for each in problems])
         if not missed:
             break
     raised = [each for each in failed if not isinstance(each[0], OtherShape)]  # at a width of its own

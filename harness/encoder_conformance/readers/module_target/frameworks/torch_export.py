@@ -14,6 +14,7 @@ from encoder_conformance.protocol.findings import noted
 from encoder_conformance.readers.module_target.export_notes import keep_note
 from encoder_conformance.readers.module_target.frameworks.torch_branches import BranchesAsTaken
 from encoder_conformance.readers.module_target.frameworks.torch_complex import ComplexByPairs
+from encoder_conformance.readers.module_target.frameworks.torch_detached import DataIsDetached
 from encoder_conformance.readers.module_target.frameworks.torch_flex import BY_DEFINITION, FLEX_ATTENTION
 from encoder_conformance.readers.module_target.frameworks.torch_frames import every_frame
 from encoder_conformance.readers.module_target.frameworks.torch_known import MadeAtOnce
@@ -72,7 +73,7 @@ def _raises(call: Callable[[], object]) -> bool:
 
 @contextmanager
 def _as_it_can_be_exported() -> Iterator[None]:
-    with PointwiseIsLinear(), AttentionHasHeads(), ComplexByPairs(), SqueezesAreOfOne():
+    with PointwiseIsLinear(), AttentionHasHeads(), ComplexByPairs(), SqueezesAreOfOne(), DataIsDetached():
         yield
 
 

@@ -185,12 +185,14 @@ class _Operators(SeesOperators):
             self.third = code
 
     def are_heads(self) -> bool:
-        """Whether the products are one attention's, head by head: the same code, of parts that make up x's features."""
+        """Whether the products are one attention's, head by head: the same code, of parts that make up x's features, or
+        each as wide as x."""
         times = {*self._alike.values()}
         last = [shapes[-1] for _, *shapes in self._alike]
         of_items = all(shape[:-2].numel() == self._sizes[0] for shape in last)  # type: ignore[index]
         widths = {shape[-1] for shape in last}  # type: ignore[index]
-        return len(last) == _ATTENTION and of_items and len(times) == 1 and self._shape[-1] // max(times) in widths
+        own = {self._shape[-1] // max(times), self._shape[-1]}
+        return len(last) == _ATTENTION and of_items and len(times) == 1 and not own.isdisjoint(widths)
 
     def _is_of_weighted(self, given: list[Tensor]) -> bool:
         """Whether a product is of weights that no product was taken for, with the values."""

@@ -18,6 +18,7 @@ from encoder_conformance.readers.onnx_file.graph.fused_attention import (
 from encoder_conformance.readers.onnx_file.graph.integers import Integers
 from encoder_conformance.readers.onnx_file.graph.nodes import STANDARD, attributes_of, input_at, replace_nodes
 from encoder_conformance.readers.onnx_file.graph.overwriting import one_overwritten, overwritten
+from encoder_conformance.readers.onnx_file.graph.overwritten_parts import CUTS, part_taken, writes_over
 from encoder_conformance.readers.onnx_file.graph.parts import Parts
 from encoder_conformance.readers.onnx_file.graph.rotary import rotary_embedding
 from encoder_conformance.readers.onnx_file.graph.sequences import SEQUENCES, sequence_at, split_to_sequence
@@ -57,9 +58,10 @@ def is_embedding(node: onnx.NodeProto) -> bool:
 def lower(model: onnx.ModelProto, is_wanted: Callable[[onnx.NodeProto], bool] = is_fused) -> dict[str, Integers]:
     """Lowers in place; Constant nodes are initializers already. Gives how weights were stored that were packed."""
     opset = next((entry.version for entry in model.opset_import if entry.domain in STANDARD), 1)
-    parts, kept = Parts(model.graph, opset), list[onnx.NodeProto]()
+    parts, kept, cuts = Parts(model.graph, opset), list[onnx.NodeProto](), CUTS if writes_over(model.graph) else ()
     for node in model.graph.node:
-        lowering, parts.nodes = LOWERINGS.get(node.op_type) if is_wanted(node) else None, []
+        wanted = is_wanted(node) or node.op_type in cuts
+        lowering, parts.nodes = LOWERINGS.get(node.op_type) if wanted else None, []
         kept += parts.nodes if lowering and lowering(node, parts) else [node]
     replace_nodes(model.graph, kept)
     return parts.packed
@@ -240,4 +242,5 @@ LOWERINGS: dict[str, Lowering] = {
     "SequenceAt": sequence_at,
     "ScatterElements": one_overwritten,
     "ScatterND": overwritten,
+    **dict.fromkeys(CUTS, part_taken),
 }

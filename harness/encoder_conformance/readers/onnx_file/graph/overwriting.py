@@ -35,7 +35,7 @@ def _filled(node: onnx.NodeProto, parts: Parts) -> bool:
     """Fixed places that one number is written to which hides, as by `scores[:, :, i, j] = -inf`: that number where a
     mask says so."""
     data, places, written = node.input
-    held, numbers, size = parts.tensor(places), parts.tensor(written), _sizes(data, parts)
+    held, numbers, size = parts.tensor(places), parts.tensor(written), parts.sizes(data)
     if held is None or numbers is None or size is None or not held.size:
         return False
     if attributes_of(node).get("reduction", _WHOLE) != _WHOLE:
@@ -110,7 +110,7 @@ def _written_over(node: onnx.NodeProto, parts: Parts) -> onnx.NodeProto | None:
 def one_overwritten(node: onnx.NodeProto, parts: Parts) -> bool:
     """One place along an axis, the same of all others: what stands before it, what is written, what stands behind."""
     data, places, written = node.input
-    given, held, size = attributes_of(node), parts.tensor(places), _sizes(data, parts)
+    given, held, size = attributes_of(node), parts.tensor(places), parts.sizes(data)
     axis = int(given.get("axis", 0))
     if held is None or size is None or given.get("reduction", _WHOLE) != _WHOLE or not held.size:
         return False
@@ -138,10 +138,3 @@ def _slice(data: str, axis: int, between: tuple[int, int], out: str, parts: Part
     numbers = {"from": between[0], "to": between[1], "along": axis}
     ends = [parts.constant(f"{out}/{name}", np.array([number], np.int64)) for name, number in numbers.items()]
     return parts.node("Slice", [data, *ends], out)
-
-
-def _sizes(name: str, parts: Parts) -> list[int] | None:
-    """The sizes of a value, where the graph says all of them."""
-    info = next((each for each in parts.graph.value_info if each.name == name), None)
-    sizes = [each.dim_value for each in info.type.tensor_type.shape.dim] if info is not None else []
-    return sizes if sizes and all(sizes) else None

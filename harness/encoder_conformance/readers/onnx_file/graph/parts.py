@@ -80,6 +80,12 @@ class Parts:
         size = self.node("Gather", [self.node("Shape", [of], f"{out}/shape"), at], f"{out}/size", axis=0)
         return self.node("Range", [zero, size, one], out)
 
+    def sizes(self, name: str) -> list[int] | None:
+        """The sizes of a value, where the graph says all of them."""
+        info = next((each for each in self.graph.value_info if each.name == name), None)
+        sizes = [each.dim_value for each in info.type.tensor_type.shape.dim] if info is not None else []
+        return sizes if sizes and all(sizes) else None
+
     def tensor(self, name: str) -> Array | None:
         """The value of an initializer."""
         held = next((tensor for tensor in self.graph.initializer if tensor.name == name), None)

@@ -164,6 +164,8 @@ def _more_choices(layer: EncoderLayer, where: str, findings: Findings) -> Iterat
     query = layer.steps["query"].name
     if H * d != D:
         yield _fact("attention.head_dim", d, f"{H} heads of {d} features, of linear map {query!r}, and d_model is {D}")
+    if (of_value := layer.value_dim) != d:
+        raise UnsupportedPattern(f"{where}{of_value} features of value, and {d} of query and key", "value_dim")
     if layer.columns["value"].size != layer.columns["key"].size:
         counts = f"{layer.kv_heads} heads of key and {layer.columns['value'].size // d} of value"
         raise UnsupportedPattern(f"{where}{counts}, and in E-28 they are as many", "grouped_queries")

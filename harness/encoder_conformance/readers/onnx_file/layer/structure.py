@@ -9,6 +9,7 @@ from encoder_conformance.readers.onnx_file.layer.plans import PLANS, Arranged, p
 from encoder_conformance.readers.onnx_file.layer.walk import NORMED_SKIP, QK_NORMS, STAGES, Difference, Walk
 from encoder_conformance.readers.onnx_file.tracing.expressions import (
     Appended,
+    Context,
     Operation,
     Scores,
     Sum,
@@ -95,6 +96,11 @@ class EncoderLayer:
     @property
     def head_dim(self) -> int:
         return self.columns["query"].size // self.heads
+
+    @property
+    def value_dim(self) -> int:
+        """The features of value of each head."""
+        return int(self.first(Context).value_heads.shape[-1])
 
     @property
     def kv_heads(self) -> int:

@@ -46,7 +46,8 @@ def attention_product(table: ValueTable, node: onnx.NodeProto, one: View, two: V
 def _scores(table: ValueTable, name: str, product: Product, one: View, two: View) -> View:
     """Features by features, both indices in the axes of `product`: the scores [B, H, S, S], or of one key more."""
     if isinstance(one.operation, Scores | Weights) or isinstance(two.operation, Scores | Weights):
-        raise UnsupportedPattern("a product of attention's scores")
+        both = isinstance(one.operation, Scores | Weights) and isinstance(two.operation, Scores | Weights)
+        raise UnsupportedPattern("scores are multiplied as they are", None if both else "no_softmax")
     B = table.B
     if _is_of_one_position(product, one) and _is_of_one_position(product.swapped(), two):
         raise UnsupportedPattern("scores of the heads of one position", "heads_beside")
@@ -69,11 +70,17 @@ def _scores(table: ValueTable, name: str, product: Product, one: View, two: View
             raise UnsupportedPattern(
                 f"{len(a) // B} heads have the scores of {H}, as where a key that several share takes the query's place"
             )
-        feature: Feature = "one_key" if a.shape[1] == b.shape[1] == 1 else "blocks"
-        raise UnsupportedPattern("scores of some of the positions alone", feature if fewer else None)
+        raise UnsupportedPattern("scores of some of the positions alone", _of_fewer(a, b) if fewer else None)
     label = (((item_a * H + head)[:, None, None] * Q + place_a[:, :, None]) * K) + place_b[:, None, :]
     scores = Scores((B, H, Q, K), name, one, two, heads_a, heads_b)
     return View(scores, spread_out(label), one.factor * two.factor)
+
+
+def _of_fewer(queries: Array, keys: Array) -> Feature:
+    """What scores are of fewer of these [P, R, d] than there are positions."""
+    if queries.shape[1] > 1:
+        return "blocks"
+    return "one_key" if keys.shape[1] == 1 else "one_query"
 
 
 def _is_of_one_position(product: Product, one: View) -> bool:

@@ -15,5 +15,5 @@ Feature = Literal[
     "weights_scaled", "late_division", "heads_beside", "heads_cut", "no_projection", "one_map", "subtracted",
     "of_a_branch", "skip_of_first", "skip_of_attention", "skip_of_branch", "left_out", "second_gain", "shifted",
     "drawn", "gated_skip", "heads_merged", "one_query", "one_key", "map_of_heads", "tied_items", "norm_of_part",
-    "unseen", "some_norm", "second_map", "norm_behind_sum", "second_sequence", "additive",
+    "unseen", "some_norm", "second_map", "norm_behind_sum", "second_sequence", "additive", "value_dim",
 ]  # fmt: skip

@@ -237,6 +237,8 @@ def _softmax(table: ValueTable, name: str, expression: Expression, function: Fun
         if reason.feature == "own_mask":
             said = f"{reason}, at {_masked_at(table, name, scores)!r}"
             raise UnsupportedPattern(said, "softcap" if capped else reason.feature) from None
+        if reason.feature == "weights_scaled":
+            reason = UnsupportedPattern(f"{reason}, at {_scaled_behind(table, name, scores)!r}", reason.feature)
         raise UnsupportedPattern(str(reason), "softcap" if capped else reason.feature) from None
     constant = of_positions(scores, form.constant, expression.axis)
     added = _added(table, name, scores) if constant is not None and biases_positions(constant) else ()
@@ -282,6 +284,14 @@ def _scaled_at(table: ValueTable, name: str, scores: Scores) -> str:
                 break
             before = node.input[0]
     return scores.name
+
+
+def _scaled_behind(table: ValueTable, name: str, scores: Scores) -> str:
+    """The last value on the way to the weights `name` that numbers of each head multiply, or one; that itself where
+    none does, as where numbers are masks."""
+    sizes = {1, scores.shape[1]}
+    scaled = (node.output[0] for node in table.nodes_between(name, scores) if _scales(table, node, sizes))
+    return str(next(scaled, name))
 
 
 def _scales(table: ValueTable, node: onnx.NodeProto, sizes: Container[int]) -> bool:

@@ -13,6 +13,6 @@ BEYOND: tuple[Feature, ...] = (
     *("unmapped", "heads_beside", "no_projection", "one_map", "subtracted"),
     *("second_gain", "shifted", "drawn", "gated_skip", "heads_merged", "one_query", "one_key", "map_of_heads"),
     *("tied_items", "norm_of_part", "unseen", "some_norm", "second_map", "norm_behind_sum", "second_sequence"),
-    "additive",
+    *("additive", "value_dim"),
 )
 """What no layer can be stated to have: to name a layer helps nobody there."""

@@ -4,10 +4,11 @@ A pattern that is not followed names its node. Where it is one of these, the use
 """
 
 from encoder_conformance.readers.onnx_file.tracing.features import Feature
+from encoder_conformance.readers.onnx_file.tracing.unsupported_heads import OF_HEADS, SOURCE
 
 NO_LAYER = "not an encoder layer as the specification knows it: "
 """What the sentences follow."""
-_SOURCE = "compare its output with that of the module that it was exported from, at several lengths"
+_SOURCE = SOURCE
 _ALONE = "export the encoder layers by themselves, and validate those"
 _PLAIN = "validate the file from before the optimiser: the same layer in ONNX's own operators"
 SENTENCES: dict[Feature, tuple[str, str]] = {
@@ -330,31 +331,7 @@ SENTENCES: dict[Feature, tuple[str, str]] = {
         "specification each item has scores of its own (E-5)",
         _SOURCE,
     ),
-    "heads_beside": (
-        "no position attends to another: the heads of each attend to one another, as where they are not put before the "
-        "positions (transposed); in the specification each head attends over all positions (E-5)",
-        "transpose heads and positions before the scores",
-    ),
-    "one_key": (
-        "no position attends to another: the scores are of one query and one key each, and a softmax of one number is "
-        "1; in the specification each head attends over all positions (E-5)",
-        "give it a sequence, and put the heads before the positions (transposed)",
-    ),
-    "heads_cut": (
-        "heads are cut without a transpose, or otherwise of positions; in the specification a head has the same "
-        "features of every position (E-5)",
-        "cut the features into heads, [batch, sequence, heads, d_head], and then transpose heads and positions",
-    ),
-    "heads_merged": (
-        "what heads give is put together without a transpose, so that a position gets what others attend to; in the "
-        "specification it gets its own of each head, and a linear map follows (E-5)",
-        "transpose heads and positions back, and then put the heads together",
-    ),
-    "one_query": (
-        "features of one position are multiplied by those of others, element by element, as of a class token that is "
-        "the one query; in the specification each position is a query (E-5)",
-        _SOURCE,
-    ),
+    **OF_HEADS,
     "additive": ("its scores are no products of queries and keys, as of additive attention (E-5)", _SOURCE),
     "bias_of_x": ("what is added to its scores depends on x; the specification adds a table's rows (E-23)", _SOURCE),
     "sums": (
