@@ -143,6 +143,14 @@ class SkipsNothing(KeyByHand):
         return x + self.ffn(self.norm2(x))
 
 
+class FusedPathLosesIt(nn.TransformerEncoderLayer):
+    """PyTorch's fused path asks for no bias_k, and attends without it; its own code has it, and gives the gradients."""
+
+    def __init__(self) -> None:
+        super().__init__(16, 2, 24, dropout=0.0, batch_first=True)
+        self.self_attn = nn.MultiheadAttention(16, 2, dropout=0.0, batch_first=True, add_bias_kv=True)
+
+
 class KeysAreMadeAndNotRead(AddsBiasKV):
     def attend(self, x: Tensor, ignore: Tensor | None) -> Tensor:
         own = self.attention

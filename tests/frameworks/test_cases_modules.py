@@ -694,6 +694,7 @@ DUE: dict[str, dict[str, Due]] = {
         "KeyAndValueExchanged": Due(
             1, ("This layer is wrong", "bias_v does the work of attention.appended_key.vector"), ()
         ),
+        "FusedPathLosesIt": Due(1, ("This layer is wrong", "PyTorch's fused path and its own code differ", KEY), ()),
         "KeysAreMadeAndNotRead": Due(0, ("attention.bias_k", "change nothing in the layer"), (KEY, "✗")),
         "KeyFirstAndValueLast": beyond(*OTHER_KEYS, "the key stands at one end, and the value at the other"),
         "TwoKeys": beyond(*OTHER_KEYS, "cases_appended.py:"),

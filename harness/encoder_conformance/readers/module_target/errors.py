@@ -215,7 +215,7 @@ def last_frames(error: BaseException) -> str:
         last = frames[-_FRAMES:]
     if isinstance(error, SystemExit):
         text = f"it ends its own process, by {text}"
-        last = last if own is None else frames[: own + 1][-_FRAMES:]
+        last = frames[: own + 1][-_FRAMES:] if own is not None else last
     return "\n".join([text, *(f"  {each.filename}:{each.lineno}, in {each.name}: {each.line}" for each in last)])
 
 
