@@ -312,5 +312,10 @@ ATTEND = Form(
     _ATTEND,
     {"standard": "{weights} @ {1}"},
     keeps="what it reads",
-    needs={"identity": (ONE_SEQUENCE,), "of-turned-values": (ROTATED,), "scaled-behind-by-d-model": (MANY_HEADS,)},
+    needs={
+        "identity": (ONE_SEQUENCE,),
+        "of-turned-values": (ROTATED,),
+        "scaled-behind": (WIDE_HEADS,),
+        "scaled-behind-by-d-model": (MANY_HEADS,),
+    },
 )
