@@ -286,9 +286,9 @@ LEAST_D_MODEL = 128
 """A narrower layer is nobody's published encoder: the sizes of its heads say nothing."""
 
 
-def _unusual_combination(layer: Layer, alike: Layer) -> Iterator[Unusual]:
-    """Nothing where some encoder makes every choice of `alike`, which is the layer but for its epsilon."""
-    differences = {each.encoder: each.differences(alike) for each in published()}
+def _unusual_combination(layer: Layer, compared: Layer) -> Iterator[Unusual]:
+    """Nothing where some encoder makes every choice of `compared`, which is the layer, if for another epsilon."""
+    differences = {each.encoder: each.differences(compared) for each in published()}
     least = min(map(_distance, differences.values()))
     if not least[0]:
         return
