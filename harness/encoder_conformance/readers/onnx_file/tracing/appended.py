@@ -8,7 +8,9 @@ import onnx
 from encoder_conformance.readers.onnx_file.graph.nodes import attributes_of
 from encoder_conformance.readers.onnx_file.tracing.expressions import (
     Appended,
+    Expression,
     Linear,
+    Mixture,
     Operation,
     RowMap,
     Scores,
@@ -43,7 +45,7 @@ def appended(table: ValueTable, node: onnx.NodeProto, values: Mapping[str, Value
     """What a Concat makes of a value that depends on x and of one that does not. Raises UnsupportedPattern for anything
     but one place for the S of x, the same in each item."""
     given = next((name for name, value in values.items() if isinstance(value, View)), None)
-    named = next(value for value in values.values() if hasattr(value, "operation"))
+    named = next(value for value in values.values() if isinstance(value, View | Expression | Mixture))
     other = UnsupportedPattern(
         f"{node.op_type} of x and something that does not depend on it", _MORE_OF.get(type(named.operation))
     )
